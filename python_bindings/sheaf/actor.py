@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from sheaf import _core, lifecycle, options
-from sheaf._internal import exported
+from sheaf._internal import exported, option_values
 from sheaf._internal.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
-from sheaf._internal.signatures import short_name
+from sheaf._internal.signatures import is_generator, short_name
 from sheaf.ids import ActorID
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
@@ -44,7 +44,8 @@ class ActorMethod(_core.Caller):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(
-            f"a method of an actor is not called directly: use .{self._method.name}.remote()"
+            "Actor methods cannot be called directly: use "
+            f".{self._method.name}.remote() instead of .{self._method.name}()"
         )
 
     def options(self, **given: Any) -> ActorMethod:
@@ -59,6 +60,7 @@ class ActorMethod(_core.Caller):
             TypeError: the value of an option has the wrong type.
         """
         options.check("method", given)
+        option_values.check_items(self._method.is_generator, given)
         return ActorMethod(self._ref, self._info, self._method, {**self._given, **given})
 
     @property
@@ -224,7 +226,9 @@ class ActorClass:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self._class.__name__
-        raise TypeError(f"an actor is not made directly: use {name}.remote() instead of {name}()")
+        raise TypeError(
+            f"Actors cannot be instantiated directly: use {name}.remote() instead of {name}()"
+        )
 
     def options(self, **given: Any) -> ActorClass:
         """Returns the same class with other options, for the actors made by what this returns.
@@ -260,6 +264,7 @@ class ActorClass:
         return remote
 
     def _create(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorHandle:
+        options.check_actor_name(self._options)
         info = info_of(self._class)
         info.constructor_signature().check(self._class.__name__, len(args), tuple(kwargs))
         generation = _core.generation() or _start()
@@ -387,6 +392,7 @@ def method(*args: Any, **given: Any) -> Any:
     options.check("method", given)
 
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
+        option_values.check_items(is_generator(function), given)
         function.__ray_method_options__ = given  # type: ignore[attr-defined]
         return function
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from sheaf import options
+from sheaf._internal import signatures
 from sheaf.actor import ActorClass
 from sheaf.remote_function import RemoteFunction
 
@@ -32,25 +33,15 @@ def remote(*args: Any, **given: Any) -> Any:
         ValueError: there is no such option, or its value is wrong; the text names it.
         TypeError: the value of an option has the wrong type, or what is decorated is no function or
             class.
+        AssertionError: neither a function or class nor options are given, or both.
     """
     if len(args) == 1 and not given and callable(args[0]):
         return _make(args[0], {})
     if args or not given:
-        raise TypeError(
-            "remote is used as @remote, or with options by name, as "
-            "@remote(num_cpus=2, max_retries=0)"
+        raise AssertionError(
+            "The @ray.remote decorator must be applied as @remote, or with options by name, as "
+            f"@remote(num_cpus=2, max_retries=0); got {args!r} and options {sorted(given)}"
         )
-    for name in given:  # What is for neither functions nor classes is wrong before either is known.
-        if name not in options.ACTOR_ONLY:
-            options.check("task", {name: given[name]})
-        else:
-            options.check(
-                "actor",
-                {
-                    name: given[name],
-                    **({"name": "x"} if name in ("lifetime", "get_if_exists") else {}),
-                },
-            )
     return lambda target: _make(target, given)
 
 
@@ -59,8 +50,14 @@ def _make(target: Any, given: dict[str, Any]) -> Any:
         options.check("actor", given)
         return ActorClass(target, given)
     if isinstance(target, (RemoteFunction, ActorClass)):
-        raise TypeError(f"{target!r} is remote already: use .options(...) for other options")
+        raise TypeError(
+            "The @ray.remote decorator must be applied to either a function or a class: "
+            f"{target!r} is remote already: use .options(...) for other options"
+        )
     if not callable(target):
-        raise TypeError(f"remote takes a function or a class, got {target!r}")
-    options.check("task", given)
+        raise TypeError(
+            "The @ray.remote decorator must be applied to either a function or a class, got "
+            f"{target!r}"
+        )
+    options.check_task(given, signatures.is_generator(target))
     return RemoteFunction(target, given)

@@ -48,6 +48,9 @@ class Kind(enum.IntEnum):
     ACTOR_GROUP_REMOVED = 26
 
 
+_LONGEST_HEAD = 1000  # Characters of the line that says where a task ran.
+
+
 class ActorExit(BaseException):
     """Raised by exit_actor: ends the actor, not only the call. Not an error: nobody catches it."""
 
@@ -58,14 +61,16 @@ class RayError(Exception):
 
 class RayTaskError(RayError):
     """A task or an actor's method raised. `cause` is what it raised; str() is the remote
-    traceback."""
+    traceback; function_name, proctitle, pid and ip say where it ran."""
 
     def __init__(
         self,
         function_name: str = "",
         traceback_str: str = "",
         cause: BaseException | None = None,
-        pid: int = 0,
+        proctitle: str | None = None,
+        pid: int | None = None,
+        ip: str | None = None,
     ):
         BaseException.__init__(
             self, function_name, traceback_str, cause
@@ -73,7 +78,10 @@ class RayTaskError(RayError):
         self.function_name = function_name
         self.traceback_str = traceback_str
         self.cause = cause
-        self.pid = pid
+        self.proctitle = proctitle or f"ray::{function_name}"
+        self.pid = pid or 0
+        where = None if ip else re.search(r"\(pid=\d+, ip=([^,)]*)", traceback_str[:_LONGEST_HEAD])
+        self.ip = ip or (where[1] if where else "")
 
     def __str__(self) -> str:
         return self.traceback_str
@@ -360,6 +368,10 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
         return _task_error(message, payload)
     if kind == Kind.INVALID_ARGUMENT:
         return ValueError(message)
+    if kind == Kind.WORKER_CRASHED:
+        return WorkerCrashedError(
+            f"The worker died unexpectedly while executing this task: {message}"
+        )
     if kind == Kind.ACTOR_DIED:
         return ActorDiedError(
             message, _task_error(message, payload) if payload else _constructor_error(message)
@@ -370,11 +382,12 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
 def _constructor_error(message: str) -> RayTaskError | None:
     """What the constructor raised, of which only the words came here (worker/owner/task_table.h,
     ConstructorFailed)."""
-    _, found, text = message.partition(" failed: in ")
+    _, found, text = message.partition(" failed: ray::")
     if not found or "the constructor of the actor " not in message:
         return None
-    pid = re.match(r"(.*) \(pid=(\d+)\):", text)
-    return RayTaskError(pid[1] if pid else "", "in " + text, None, int(pid[2]) if pid else 0)
+    head = re.match(r"(.*)\(\) \(pid=(\d+), ip=([^,)]*)", text)
+    name, pid, ip = head.groups() if head else ("", "0", "")
+    return RayTaskError(name, "ray::" + text, None, pid=int(pid), ip=ip)
 
 
 def _task_error(message: str, payload: bytes) -> Exception:
@@ -384,6 +397,8 @@ def _task_error(message: str, payload: bytes) -> Exception:
         except (TypeError, ValueError):  # Of another version.
             return CrossLanguageError(message)
     function_name, traceback_str, cause_bytes, cause_words, pid = pickle.loads(payload)
+    if message.endswith(traceback_str):
+        traceback_str = message  # Whom an argument of that kind failed may stand before it.
     cause: BaseException
     if cause_bytes is None:
         return rebuild_task_error(
@@ -406,7 +421,7 @@ def rebuild_task_error(
         RayTaskError if cause is None or isinstance(cause, RayTaskError) else _class_of_both(cause)
     )
     error = _new(kind, cause)
-    RayTaskError.__init__(error, function_name, traceback_str, cause, pid)
+    RayTaskError.__init__(error, function_name, traceback_str, cause, pid=pid)
     if cause is not None and kind is not RayTaskError:
         error.args = cause.args
         for name, value in getattr(cause, "__dict__", {}).items():

@@ -11,12 +11,23 @@ class BaseID:
 
     Args:
         hexadecimal: its digits, or its bytes.
+
+    Raises:
+        ValueError: these are more or fewer bytes than size() says.
+        TypeError: it is neither.
     """
 
     __slots__ = ("_hex",)
 
     def __init__(self, hexadecimal: str | bytes):
-        self._hex = hexadecimal.hex() if isinstance(hexadecimal, bytes) else hexadecimal
+        digits = hexadecimal.hex() if isinstance(hexadecimal, bytes) else hexadecimal
+        if not isinstance(digits, str) or len(digits) != 2 * self.size():
+            wrong = ValueError if isinstance(hexadecimal, bytes) else TypeError
+            raise wrong(
+                f"{type(self).__name__}({hexadecimal!r}): want {self.size()} bytes, or their "
+                "hexadecimal digits"
+            )
+        self._hex = digits
 
     def hex(self) -> str:
         """Returns the id as hexadecimal digits, two a byte."""

@@ -47,21 +47,38 @@ def wait(
         RayError: the node has ended meanwhile.
     """
     if type(refs) is not list:
-        if isinstance(refs, ObjectRef):
-            raise TypeError(
-                f"wait takes a list of ObjectRefs, got one ObjectRef: write wait([{refs!r}])"
-            )
+        _refuse_other(refs)
     refs = list(refs)  # Another thread may change the list while this one waits.
+    if timeout is not None and timeout < 0:
+        raise ValueError(
+            f"The 'timeout' argument must be nonnegative: timeout={timeout!r}: want seconds"
+        )
     if not refs:
         return [], []
     if not isinstance(num_returns, int):
         raise TypeError(f"num_returns={num_returns!r}: want a number")
     if not 0 < num_returns <= len(refs):
-        raise ValueError(
-            f"num_returns={num_returns}: want 1 to {len(refs)}, the number of references"
-        )
+        raise ValueError(_wrong_count(num_returns, len(refs)))
     found = _core.wait_ready(refs, num_returns, timeout, fetch_local)
     return _wait_for_streams(refs, num_returns, timeout) if found is NotImplemented else found
+
+
+def _refuse_other(refs: Any) -> None:
+    """TypeError: wait got no list."""
+    if isinstance(refs, list):
+        return  # Of a class of the user's own.
+    what = "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got "
+    if isinstance(refs, (ObjectRef, ObjectRefGenerator)):
+        raise TypeError(f"{what}one of them: write wait([{refs!r}])")
+    raise TypeError(f"{what}{refs!r}")
+
+
+def _wrong_count(num_returns: int, count: int) -> str:
+    if num_returns > 0:
+        said = "num_returns cannot be greater than the number of ray_waitables"
+    else:
+        said = f"Invalid number of objects to return {num_returns}"
+    return f"{said}: num_returns={num_returns}: want 1 to {count}, the number of references"
 
 
 def _wait_for_streams(
@@ -73,12 +90,15 @@ def _wait_for_streams(
 
     for index, ref in enumerate(refs):
         if not isinstance(ref, (ObjectRef, ObjectRefGenerator)):
-            raise TypeError(f"wait takes a list of ObjectRefs; item {index} is {ref!r}")
+            raise TypeError(
+                "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got list "
+                f"containing {type(ref).__name__}: item {index} is {ref!r}"
+            )
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     pause = 0.001
     while True:
         ready = [
-            ref.next_ready() if isinstance(ref, ObjectRefGenerator) else _core.is_ready(ref)
+            ref._await_next(0) if isinstance(ref, ObjectRefGenerator) else _core.is_ready(ref)
             for ref in refs
         ]
         left = deadline - time.monotonic()
@@ -103,8 +123,10 @@ def get_other(refs: Any, timeout: float | None) -> Any:
     if isinstance(refs, tuple):
         return _core.get(list(refs), timeout=timeout)
     if isinstance(refs, ObjectRefGenerator):
-        raise TypeError("get takes no generator: iterate over it, and get each ObjectRef")
-    raise ValueError(f"get takes an ObjectRef or a list of them, got {refs!r}")
+        return refs  # As in Ray: it gives the references.
+    raise ValueError(
+        f"Invalid type of object refs: get takes an ObjectRef or a list of them, got {refs!r}"
+    )
 
 
 def future_of(ref: ObjectRef[Any]) -> concurrent.futures.Future[Any]:
@@ -300,8 +322,8 @@ class ObjectRefGenerator:
             given_up.set()
 
     def next_ready(self) -> bool:
-        """Returns whether next() gives an item, or ends, without waiting."""
-        return self._await_next(0)
+        """Returns whether next() gives an item, or ends for the first time, without waiting."""
+        return not self._ended and self._await_next(0)
 
     def completed(self) -> ObjectRef[None]:
         """Returns a reference that is ready when the generator has ended."""

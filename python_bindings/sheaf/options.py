@@ -4,9 +4,8 @@ the runtime makes of them."""
 
 from __future__ import annotations
 
-import math
-
 from sheaf import _core, cluster
+from sheaf._internal import option_values
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -64,16 +63,6 @@ METHOD = {
     "_generator_backpressure_num_objects",
     "_num_objects_per_yield",
 }
-_MAX_RETURNS = 60_000  # worker/limits.h
-_MOST = 2**31 - 1  # Of a count in the protocol.
-_COUNTS_OR_NO_BOUND = {
-    "max_retries",
-    "max_restarts",
-    "max_task_retries",
-    "max_pending_calls",
-    "_generator_backpressure_num_objects",
-    "_actor_generator_backpressure_num_objects",
-}
 _PER_KIND = {"task": TASK_ONLY | COMMON, "actor": ACTOR_ONLY | COMMON, "method": METHOD}
 
 
@@ -87,135 +76,107 @@ def check(kind: str, options: dict[str, Any]) -> None:
     for name, value in options.items():
         if name not in known:
             raise ValueError(_unknown(kind, name, known))
-        if value is not None:
-            _check_value(name, value)
-    if (
-        kind == "actor"
-        and (options.get("lifetime") == "detached" or options.get("get_if_exists"))
-        and not options.get("name")
-    ):
+        option_values.check(name, value, kind == "method")
+    _check_placing(options)
+    _check_environment(options.get("runtime_env"))
+    if kind == "actor" and options.get("get_if_exists") and not options.get("name"):
         raise ValueError(
-            "a detached actor, and get_if_exists, need a name to be found by: add name='...'"
+            "The actor name must be specified to use `get_if_exists`: add name='...' to be found by"
+        )
+
+
+def check_task(given: dict[str, Any], is_generator: bool) -> None:
+    """Checks the options of a remote function; raises as `check`."""
+    check("task", given)
+    option_values.check_items(is_generator, given)
+    if given.get("object_store_memory") is not None:
+        raise ValueError("Setting 'object_store_memory' is not implemented for tasks: leave it out")
+
+
+def check_task_override(given: dict[str, Any], own: dict[str, Any], is_generator: bool) -> None:
+    """Checks what options() of a remote function that has `own` options gets; raises as `check`."""
+    check_task(given, is_generator)
+    per_yield = "_num_objects_per_yield"
+    if per_yield in given and given[per_yield] != (own.get(per_yield) or 1):
+        raise ValueError(
+            f"{per_yield} cannot be overridden per task call: {per_yield}={given[per_yield]!r}: it "
+            "is for the decorator"
+        )
+    if "max_calls" in given:
+        raise ValueError(
+            "Setting 'max_calls' is not supported in '.options()': it counts all calls of the "
+            "function, give it to the decorator"
+        )
+
+
+def check_actor_name(options: dict[str, Any]) -> None:
+    """ValueError: a name that an actor cannot be found by."""
+    if options.get("name") == "":
+        raise ValueError("Actor name cannot be an empty string: name='': want a name, or None")
+    if options.get("namespace") == "":
+        raise ValueError("\"\" is not a valid namespace: namespace='': want a name, or None")
+
+
+def _check_environment(runtime_env: Any) -> None:
+    """Raises what is wrong with it now. What Sheaf does not have is refused by the call, not where
+    a function is only defined."""
+    if runtime_env:
+        from sheaf import runtime_env as module  # For those that have one.
+
+        try:
+            module.check(runtime_env)
+        except NotImplementedError:
+            pass
+
+
+def _check_placing(options: dict[str, Any]) -> None:
+    """The options that say where to run, which are objects of sheaf.util."""
+    strategy = options.get("scheduling_strategy")
+    group = options.get("placement_group")
+    if strategy is not None and not isinstance(strategy, str):
+        from sheaf.util import scheduling_strategies as kinds  # `import sheaf` does without it.
+
+        if not isinstance(
+            strategy,
+            (
+                kinds.PlacementGroupSchedulingStrategy,
+                kinds.NodeAffinitySchedulingStrategy,
+                kinds.NodeLabelSchedulingStrategy,
+            ),
+        ):
+            raise TypeError(
+                "The type of keyword 'scheduling_strategy' must be another than "
+                f"{type(strategy).__name__}: scheduling_strategy={strategy!r}: want 'DEFAULT', "
+                "'SPREAD', or an object of sheaf.util.scheduling_strategies"
+            )
+    if group is None or group == "default":
+        return
+    if strategy is not None:
+        raise ValueError(
+            "Placement groups should be specified via the scheduling_strategy option: there are "
+            f"placement_group={group!r} and scheduling_strategy={strategy!r}, want one of them"
+        )
+    if not isinstance(group, str) and not hasattr(group, "bundle_count"):  # Of a PlacementGroup.
+        raise TypeError(
+            f"The type of keyword 'placement_group' must be another than {type(group).__name__}: "
+            f"placement_group={group!r}: want a PlacementGroup"
         )
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    other = {"task": ACTOR_ONLY, "actor": TASK_ONLY, "method": ACTOR_ONLY | TASK_ONLY | COMMON}[
-        kind
-    ]
-    if name in other:
-        whose = (
-            "actors"
-            if kind == "task"
-            else "remote functions"
-            if kind == "actor"
-            else "functions and classes"
-        )
-        return f"the option {name} is for {whose}, not for a {kind}"
+    whose = {"task": "remote functions", "actor": "actors", "method": "methods"}
+    said = f"Invalid option keyword {name} for {whose[kind]}: "
+    others = [of for of, names in _PER_KIND.items() if of != kind and name in names]
+    if others:
+        return said + f"it is for {' and '.join(whose[of] for of in others)}"
     import difflib
 
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    hint = (
+    return said + (
         f"did you mean {near[0]}?"
         if near
         else "there are: " + ", ".join(sorted(n for n in known if n[0] != "_"))
     )
-    return f"there is no option '{name}': {hint}"
-
-
-def _check_value(name: str, value: Any) -> None:
-    if name in ("num_cpus", "num_gpus", "memory", "object_store_memory"):
-        _check_amount(name, value)
-    elif name == "resources":
-        if not isinstance(value, dict):
-            raise TypeError(f"resources={value!r}: want a dict of amounts, as {{'slot': 1}}")
-        for resource, amount in value.items():
-            if not isinstance(resource, str):
-                raise TypeError(f"resources={value!r}: want names that are str, got {resource!r}")
-            _check_text("resources", resource)
-            if resource in ("CPU", "GPU", "memory"):
-                instead = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}[resource]
-                raise ValueError(f"resources={value!r}: use {instead}={amount!r} for {resource}")
-            _check_amount(f"resources[{resource!r}]", amount)
-    elif name == "num_returns":
-        if value not in ("streaming", "dynamic") and (
-            not isinstance(value, int) or isinstance(value, bool) or value < 0
-        ):
-            raise ValueError(
-                f"num_returns={value!r}: want a number that is not negative, or 'streaming'"
-            )
-        if isinstance(value, int) and value > _MAX_RETURNS:
-            raise ValueError(
-                f"num_returns={value}: at most {_MAX_RETURNS}; return one list, or "
-                "make it 'streaming'"
-            )
-    elif name in _COUNTS_OR_NO_BOUND:
-        if not isinstance(value, int) or value < -1:
-            raise ValueError(f"{name}={value!r}: want a number, or -1 for no bound")
-        _check_most(name, value)
-    elif name == "max_concurrency":
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"max_concurrency={value!r}: want a number from 1")
-        _check_most(name, value)
-    elif name == "max_calls":
-        if not isinstance(value, int) or value < 0:
-            raise ValueError(f"max_calls={value!r}: want a number; 0 is no bound")
-        _check_most(name, value)
-    elif name == "lifetime":
-        if value not in ("detached", "non_detached"):
-            raise ValueError(f"lifetime={value!r}: want 'detached' or None")
-    elif name in ("name", "namespace", "concurrency_group"):
-        if not isinstance(value, str):
-            raise TypeError(f"{name}={value!r}: want a str")
-        if name != "concurrency_group" and not value:
-            raise ValueError(f"{name}='': want a name that is not empty")
-        _check_text(name, value)
-    elif name == "retry_exceptions":
-        if not isinstance(value, (bool, list, tuple)) or (
-            not isinstance(value, bool) and not all(map(_is_exception, value))
-        ):
-            raise TypeError(
-                f"retry_exceptions={value!r}: want True, False, or a list of exception classes"
-            )
-    elif name == "concurrency_groups":
-        if not isinstance(value, dict) or not all(
-            isinstance(n, int) and n > 0 for n in value.values()
-        ):
-            raise ValueError(
-                f"concurrency_groups={value!r}: want a dict of numbers from 1, as {{'io': 2}}"
-            )
-        for group, most in value.items():
-            if not isinstance(group, str):
-                raise TypeError(
-                    f"concurrency_groups={value!r}: want names that are str, got {group!r}"
-                )
-            _check_text("concurrency_groups", group)
-            _check_most(f"concurrency_groups[{group!r}]", most)
-
-
-def _check_most(name: str, value: int) -> None:
-    if value > _MOST:
-        raise ValueError(f"{name}={value}: at most {_MOST}")
-
-
-def _check_text(name: str, value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError(
-            f"{name}={value!r}: it has half of a character, which is no text"
-        ) from None
-
-
-def _is_exception(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, BaseException)
-
-
-def _check_amount(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name}={value!r}: want a number")
-    if math.isnan(value) or value < 0:
-        raise ValueError(f"{name}={value!r}: want a number that is not negative")
 
 
 def resources_of(options: dict[str, Any], default_cpus: float) -> dict[str, float]:

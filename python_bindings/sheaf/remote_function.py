@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from sheaf import _core, options
 from sheaf._internal import exported
-from sheaf._internal.signatures import Signature, short_name
+from sheaf._internal.signatures import Signature, is_generator, short_name
 from sheaf.object_ref import DynamicObjectRefGenerator
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 MOST_BOUND = (
@@ -47,8 +47,8 @@ class RemoteFunction(_core.Caller):
 
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise ValueError(
-                f"{function.__qualname__} is async, which is for methods of actors: "
-                "write asyncio.run(...) inside it"
+                f"'async def' should not be used for remote tasks: {function.__qualname__} is "
+                "async, which is for methods of actors: write asyncio.run(...) inside it"
             )
         self._set(function, given, root)
 
@@ -69,7 +69,7 @@ class RemoteFunction(_core.Caller):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = short_name(self._function)
         raise TypeError(
-            f"a remote function is not called directly: use {name}.remote() instead of {name}()"
+            f"Remote functions cannot be called directly: use {name}.remote() instead of {name}()"
         )
 
     def options(self, **given: Any) -> RemoteFunction:
@@ -82,10 +82,26 @@ class RemoteFunction(_core.Caller):
             ValueError: there is no such option, or its value is wrong; the text names it.
             TypeError: the value of an option has the wrong type.
         """
-        options.check("task", given)
+        options.check_task_override(given, self._options, is_generator(self._function))
         made = type(self).__new__(type(self))
         made._set(self._function, {**self._options, **given}, self._root or self)
         return made
+
+    # --- what libraries written for Ray read and call ---
+    def _remote(
+        self, args: Sequence[Any] | None = None, kwargs: dict[str, Any] | None = None, **given: Any
+    ) -> Any:
+        """`self.options(**given).remote(*args, **kwargs)`."""
+        function = self.options(**given) if given else self
+        return function.remote(*(args or ()), **(kwargs or {}))
+
+    @property
+    def _default_options(self) -> dict[str, Any]:
+        return self._options
+
+    @property
+    def _function_name(self) -> str:
+        return f"{self._function.__module__}.{self._function.__name__}"
 
     @property
     def _undecorated(self) -> Callable[..., Any]:
@@ -129,8 +145,12 @@ class RemoteFunction(_core.Caller):
 
         streaming = options.is_streaming(self._options, inspect.isgeneratorfunction(self._function))
         rule = self._options.get("retry_exceptions")
-        dynamic = self._options.get("num_returns") == "dynamic"
-        export = (self._root or self)._export(generation, rule, dynamic)
+        returns, form = self._options.get("num_returns"), None
+        if returns == "dynamic":
+            form = _Collected if rule else _CollectedToTheEnd
+        elif returns == 1 and is_generator(self._function):
+            form = _First
+        export = (self._root or self)._export(generation, rule, form)
         spec = options.for_task(self._options, streaming)
         spec.update(
             function=export.key,
@@ -151,26 +171,58 @@ class RemoteFunction(_core.Caller):
             True,
         )
 
-    def _export(self, generation: int, rule: Any, dynamic: bool) -> exported.Exported:
-        key = (generation, tuple(rule) if isinstance(rule, (list, tuple)) else None, dynamic)
+    def _export(self, generation: int, rule: Any, form: Any) -> exported.Exported:
+        key = (generation, tuple(rule) if isinstance(rule, (list, tuple)) else None, form)
         known = self._exports.get(key)
         if known is None:
-            target: Any = _Collected(self._function) if dynamic else self._function
+            target: Any = form(self._function) if form else self._function
             known = self._exports[key] = exported.export(exported.FUNCTION, target, rule, None)
         return known
 
 
-class _Collected:
-    """A generator function with num_returns="dynamic": one result, which holds the references of
-    all items."""
+class _Form:
+    """A generator function as a call with one result runs it."""
 
     def __init__(self, function: Callable[..., Any]):
         self._function = function
+        self.__module__ = function.__module__
+        self.__name__ = function.__name__
+
+
+class _First(_Form):
+    """With num_returns=1: the first item."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for item in self._function(*args, **kwargs):
+            return item
+        raise ValueError("Task returned 0 objects, but num_returns=1: the generator must yield one")
+
+
+class _Collected(_Form):
+    """With num_returns="dynamic": what holds the references of all items. It fails as a whole, and
+    is retried."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return DynamicObjectRefGenerator(
             [_core.put(item) for item in self._function(*args, **kwargs)]
         )
+
+
+class _CollectedToTheEnd(_Form):
+    """The same, where it is not retried: the last reference is of its error, if it fails."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        refs = []
+        try:
+            for item in self._function(*args, **kwargs):
+                refs.append(_core.put(item))
+        except Exception as error:
+            refs.append(RemoteFunction(_raise, {"max_retries": 0, "num_cpus": 0}).remote(error))
+        return DynamicObjectRefGenerator(refs)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _blank(cls: type[RemoteFunction]) -> RemoteFunction:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from sheaf import _core, lifecycle
-from sheaf._internal import actor_class
+from sheaf._internal import actor_class, exported
 from sheaf.actor import ActorHandle
 from sheaf.ids import node_id
 
@@ -42,8 +42,10 @@ class RuntimeContext:
         return _core.context().get("name")
 
     def get_task_function_name(self) -> str | None:
-        """Returns the same as get_task_name."""
-        return _core.context().get("name")
+        """Returns "module.function" or "module.Class.method" of the running call, whatever its name
+        is, or None outside of calls."""
+        context = _core.context()
+        return exported.name_of(context.get("function", "")) or context.get("name")
 
     def get_attempt_number(self) -> int:
         """Returns how often the running call was tried before: 0 at first."""

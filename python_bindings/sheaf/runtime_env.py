@@ -202,7 +202,10 @@ def check(runtime_env: Any) -> None:
             raise NotImplementedError(
                 f"runtime_env['{name}'] is not in Sheaf; there are " + ", ".join(sorted(_SERVED))
             )
-    for name, value in (runtime_env.get("env_vars") or {}).items():
+    variables = runtime_env.get("env_vars") or {}
+    if not isinstance(variables, dict):
+        raise TypeError(f"runtime_env env_vars={variables!r}: want a dict, as {{'NAME': 'value'}}")
+    for name, value in variables.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"runtime_env env_vars {name!r}: {value!r}: names and values are str")
     excludes = runtime_env.get("excludes") or []

@@ -249,7 +249,7 @@ def page() -> str:
     context = [n for n in ray_names.CONTEXT if hasattr(sheaf.runtime_context.RuntimeContext, n)]
     libraries = [name for name in ray_names.LIBRARIES if error_of(found, name)]
     address = error_of(sheaf.init, "ray://10.0.0.1:10001").partition(": want ")[2]
-    misspelt = error_of(sheaf.remote, num_cpu=1).partition(": ")[2]
+    misspelt = error_of(apply_option, "task", "num_cpu", 1).partition(": ")[2]
     ray = sheaf.__ray_version__
     return f"""\
 # From Ray

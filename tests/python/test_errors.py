@@ -4,6 +4,7 @@
 import errno
 import os
 import pickle
+import re
 import signal
 import sys
 import time
@@ -65,8 +66,9 @@ def test_exceptions_with_state_or_without_pickle():
     with pytest.raises(exceptions.RayTaskError) as caught:
         sheaf.get(fail.remote(Special, 7, "special"))
     assert "Special: special" in str(caught.value)
-    assert "Special: special (it cannot be sent: Special.__init__() missing 1" in str(
-        caught.value.cause
+    assert re.search(
+        r"Special isn't serializable: Special.__init__\(\) missing 1 .*\nSpecial: special",
+        str(caught.value.cause),
     )
     with pytest.raises(exceptions.RayTaskError, match="NotPicklable: held") as caught:
         sheaf.get(fail.remote(NotPicklable))
@@ -220,7 +222,7 @@ def test_what_was_raised_has_its_attributes():
     assert (caught.value.encoding, caught.value.object, caught.value.start) == ("utf-8", b"\xff", 0)
     with pytest.raises(Slotted):
         sheaf.get(fail.remote(Slotted), timeout=WAIT_S)
-    assert caught.value.function_name == "fail" and "in fail (pid=" in str(caught.value)
+    assert caught.value.function_name == "fail" and "ray::fail() (pid=" in str(caught.value)
 
 
 def test_task_errors_can_be_pickled():
@@ -228,7 +230,7 @@ def test_task_errors_can_be_pickled():
         sheaf.get(divide.remote(1, 0))
     except ZeroDivisionError as error:
         back = pickle.loads(pickle.dumps(error))
-    assert isinstance(back, ZeroDivisionError) and str(back).startswith("in divide")
+    assert isinstance(back, ZeroDivisionError) and str(back).startswith("ray::divide() (pid=")
 
 
 def test_retry_exceptions_covers_what_it_lists(tmp_path):
@@ -364,14 +366,14 @@ def test_an_actor_restarts_as_often_as_it_may():
         ({"max_restarts": 1}, ValueError, "for actors"),
         ({"resources": {"CPU": 1}}, ValueError, "num_cpus=1"),
         ({"num_returns": -1}, ValueError, "num_returns=-1"),
-        ({"retry_exceptions": [3]}, TypeError, "retry_exceptions"),
+        ({"retry_exceptions": [3]}, ValueError, "retry_exceptions"),
         ({"max_retries": 2**40}, ValueError, "max_retries=1099511627776: at most 2147483647"),
         ({"max_calls": 2**70}, ValueError, "max_calls=.*: at most"),
         ({"resources": {1: 1}}, TypeError, "names that are str, got 1"),
         ({"name": "\udcff"}, ValueError, "name='.udcff'"),
         (
             {"_generator_backpressure_num_objects": "3"},
-            ValueError,
+            TypeError,
             "_generator_backpressure_num_objects='3'",
         ),
     ],
@@ -388,7 +390,7 @@ def test_wrong_options_are_named_with_the_remedy(options, kind, words):
     [
         ({"max_restarts": 2**70}, ValueError, "max_restarts=.*: at most"),
         ({"max_concurrency": 2**40}, ValueError, "max_concurrency=.*: at most"),
-        ({"max_pending_calls": "3"}, ValueError, "max_pending_calls='3'"),
+        ({"max_pending_calls": "3"}, TypeError, "max_pending_calls='3'"),
         ({"concurrency_groups": {1: 1}}, TypeError, "names that are str, got 1"),
         ({"concurrency_groups": {"io": 2**40}}, ValueError, "at most"),
     ],

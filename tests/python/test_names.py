@@ -41,7 +41,13 @@ def test_the_keywords_are_taken(name):
     ("kind", "name"), [(kind, name) for kind, names in OPTIONS.items() for name in names.split()]
 )
 def test_the_option_is_known(kind, name):
-    options.check(kind, {name: None})
+    not_none = {
+        "enable_task_events": True,
+        "get_if_exists": False,
+        "placement_group_bundle_index": -1,
+        "retry_exceptions": False,
+    }
+    options.check(kind, {name: not_none.get(name)})
 
 
 @pytest.mark.parametrize(

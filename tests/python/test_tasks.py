@@ -76,7 +76,9 @@ def test_several_results():
     assert sheaf.get(three.remote()) == [1, 2, 3]
     assert sheaf.get(add.options(num_returns=1).remote(1)) == 11
     assert three.options(num_returns=0).remote() is None
-    with pytest.raises(ValueError, match="num_returns=2, and the function returned 1 values"):
+    with pytest.raises(
+        ValueError, match="Task returned 1 objects, but num_returns=2: return a tuple"
+    ):
         sheaf.get(one_of_two.remote())
 
 
@@ -89,7 +91,7 @@ def test_a_generator_gives_several_results():
 
     assert sheaf.get(count_to.remote(2)) == [0, 1]
     with pytest.raises(
-        ValueError, match="num_returns=2, and the generator yielded 3 items: it must yield 2"
+        ValueError, match="Task returned 3 objects, but num_returns=2: the generator must yield 2"
     ):
         sheaf.get(count_to.remote(3))
     with pytest.raises(KeyError, match="five"):

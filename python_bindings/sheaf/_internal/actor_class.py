@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 class MethodInfo:
     """A method as its callers need it."""
 
-    __slots__ = ("name", "options", "is_generator", "least", "most", "doc", "_signature")
+    __slots__ = (
+        *("name", "options", "is_generator", "least", "most", "doc", "shape"),
+        *("_signature", "_checked_by"),
+    )
 
     def __init__(
         self,
@@ -27,6 +30,7 @@ class MethodInfo:
         least: int,
         most: int,
         doc: str | None,
+        shape: str | None = None,
     ):
         self.name = name
         self.options = given
@@ -34,7 +38,9 @@ class MethodInfo:
         self.least = least
         self.most = most
         self.doc = doc
+        self.shape = shape  # Of its signature, which other processes do not get; None: unknown.
         self._signature: Signature | None = None  # Only where the class is.
+        self._checked_by: Signature | None = None
 
     @property
     def signature(self) -> Any:
@@ -42,14 +48,12 @@ class MethodInfo:
         return None if self._signature is None else self._signature.full
 
     def check(self, owner: str, count: int, names: tuple[str, ...] | None) -> None:
-        """TypeError when the arguments do not fit; where the class is not known only their number
-        is compared."""
-        if self._signature is not None:
-            self._signature.check(f"{owner}.{self.name}", count, names)
-        elif count > self.most and self.most >= 0:
-            raise TypeError(
-                f"{owner}.{self.name} takes {self.most} positional arguments at most, got {count}"
-            )
+        """TypeError when the arguments do not fit."""
+        if self._checked_by is None:
+            if self.shape is None:
+                return
+            self._checked_by = self._signature or Signature.of_shape(self.shape)
+        self._checked_by.check(f"{owner}.{self.name}", count, names)
 
     def __reduce__(self) -> Any:
         return MethodInfo, (
@@ -59,6 +63,7 @@ class MethodInfo:
             self.least,
             self.most,
             self.doc,
+            self.shape,
         )
 
 
@@ -137,7 +142,9 @@ def _inspect(cls: Any) -> ActorInfo:
             or inspect.isasyncgenfunction(function)
         )
         generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-        info = MethodInfo(name, given, generator, *signature.bounds, function.__doc__)
+        info = MethodInfo(
+            name, given, generator, *signature.bounds, function.__doc__, signature.shape
+        )
         info._signature = signature
         methods[name] = info
     made = ActorInfo(cls.__name__, methods, is_async, {})

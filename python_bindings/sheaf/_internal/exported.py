@@ -11,6 +11,8 @@ once.
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 
 from sheaf import _core
 
@@ -26,6 +28,29 @@ _LARGEST_KEPT = 1 << 20  # In the key-value store.
 _LARGE = 10 << 20  # From here on there is a warning,
 _TOO_LARGE = 95 << 20  # and from here on an error, as Ray has them.
 VALUE, PICKLE = 1, 2  # What a carrier holds.
+
+
+_names: dict[str, str] = {}  # In a worker: of what calls name, by key; CLASS: of its actor.
+_MOST_NAMES = 10_000
+
+
+def note_name(key: str, target: Any) -> None:
+    """In a worker: `key` names this function or class."""
+    if len(_names) >= _MOST_NAMES:
+        del _names[next(iter(_names))]
+    module = getattr(target, "__module__", None) or ""
+    if module == "__main__":  # The program that a worker runs is the driver's.
+        module = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    name = f"{module}.{getattr(target, '__name__', type(target).__name__)}"
+    _names[CLASS if key.startswith(CLASS) else key] = name
+
+
+def name_of(key: str) -> str | None:
+    """In a worker: "module.function" or "module.Class.method" of what `key` names; None: it is not
+    known here."""
+    if key.startswith(METHOD):
+        return f"{_names[CLASS]}.{key.split(':')[1]}" if CLASS in _names else None
+    return f"{_names[CLASS]}.__init__" if key.startswith(CLASS) else _names.get(key)
 
 
 class Exported:
@@ -50,7 +75,12 @@ def export(prefix: str, target: Any, rule: Any, about: Any) -> Exported:
 
     from sheaf._internal import serialization  # Which not every program needs.
 
-    body, references = serialization.dumps(target)
+    try:
+        body, references = serialization.dumps(target)
+    except TypeError as error:
+        what = "actor class" if prefix == CLASS else "function"
+        name = getattr(target, "__qualname__", repr(target))
+        raise TypeError(f"Could not serialize the {what} {name}: {error}") from None
     _check_size(target, len(body), prefix == CLASS)
     kept: bytes | None = body
     carrier = None
@@ -64,7 +94,8 @@ def export(prefix: str, target: Any, rule: Any, about: Any) -> Exported:
     elif len(body) > _INLINE_BYTES:
         _core.key_put(KEY_SPACE, digest, body, False, of_job=True)
         kept = None
-    extra = pickle.dumps((kept, carried, rule_bytes, about, len(body)), 5)
+    # `about` may name exception classes of the program (retry_exceptions of methods).
+    extra = serialization.dumps((kept, carried, rule_bytes, about, len(body)))[0]
     return Exported(prefix + digest, extra, carrier)
 
 

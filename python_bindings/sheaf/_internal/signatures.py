@@ -20,6 +20,13 @@ def short_name(target: Any) -> str:
     return name.rpartition("<locals>.")[2]
 
 
+def is_generator(function: Any) -> bool:
+    """Whether its calls give items, by `yield` in its own body."""
+    import inspect
+
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
 class Signature:
     """The parameters of a function or method, without `self` where `skip` is 1."""
 
@@ -45,6 +52,36 @@ class Signature:
             parameters = parameters[skip:]
         self._signature = signature.replace(parameters=parameters)
         self.bounds = bounds_of(self._signature)
+
+    @classmethod
+    def of_shape(cls, shape: str) -> Signature:
+        """What `shape` of another process's signature was: without defaults and annotations."""
+        import inspect
+
+        made = cls.__new__(cls)
+        made._passed = set()
+        made._signature = inspect.Signature(
+            [
+                inspect.Parameter(
+                    word[2:],
+                    inspect._ParameterKind(int(word[0])),
+                    default=None if word[1] == "=" else inspect.Parameter.empty,
+                )
+                for word in shape.split()
+            ]
+        )
+        made.bounds = bounds_of(made._signature)
+        return made
+
+    @property
+    def shape(self) -> str | None:
+        """Its parameters, as they travel with handles: "1:a 1=b 3:c" is (a, b=..., *, c)."""
+        if self._signature is None:
+            return None
+        return " ".join(
+            f"{int(p.kind)}{':' if p.default is p.empty else '='}{p.name}"
+            for p in self._signature.parameters.values()
+        )
 
     @property
     def full(self) -> Any:

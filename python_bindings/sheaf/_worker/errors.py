@@ -8,13 +8,16 @@ import pickle
 import traceback
 from typing import Any
 
-from sheaf import _core
+from sheaf import _core, cluster
 from sheaf._internal import exported, serialization
 from sheaf._worker import functions
-from sheaf.exceptions import ActorExit, Kind, RayTaskError, RuntimeEnvSetupError
+from sheaf.exceptions import ActorExit, Kind, RayTaskError, RuntimeEnvSetupError, TaskCancelledError
+from sheaf.ids import node_number
 
 _LARGEST_CAUSE = 32 << 20  # Bytes of a pickled exception.
 _LARGEST_TEXT = 256 << 10  # Characters of a traceback, and of an exception's own words in it.
+_LONGEST_REPR = 200  # Characters of an actor's repr.
+_HEADER = "Traceback (most recent call last):\n"
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -29,10 +32,15 @@ def describe_failure(
         return Kind.ACTOR_DIED, f"{name}: exit_actor() or sys.exit(0) was called", b"", False
     if isinstance(error, RuntimeEnvSetupError):
         return Kind.ENVIRONMENT_FAILED, str(error), b"", False
-    text = format_traceback(error, name)
+    place = f"{name}.__init__" if key.startswith(exported.CLASS) else name
+    text = format_traceback(error, place)
     if isinstance(error, SystemExit):
-        return Kind.WORKER_CRASHED, cut(f"{name} called sys.exit({error.code!r})"), b"", False
+        # An actor that asks for its end is not asked again; a task counts as a crash of its worker.
+        again = not _core.context().get("actor")
+        return Kind.WORKER_CRASHED, cut(f"{name} called sys.exit({error.code!r})"), b"", again
     cause = error
+    if isinstance(error, KeyboardInterrupt):  # At the caller it would look like Ctrl-C there.
+        cause = TaskCancelledError(f"{name} raised KeyboardInterrupt")
     if isinstance(error, RayTaskError) and error.cause is not None:
         cause = error.cause
     if key.startswith(exported.NAMED):  # The caller is C++: api/failures.cc reads this.
@@ -45,7 +53,8 @@ def describe_failure(
         data: bytes | None = _pickled(cause)
     except Exception as reason:
         why = _words_of(reason).splitlines() or [type(reason).__name__]
-        data, words = None, cut(f"{words} (it cannot be sent: {why[0]})")
+        kind = f"{type(cause).__module__}.{type(cause).__qualname__}"
+        data, words = None, cut(f"Exception {kind} isn't serializable: {why[0]}\n{words}")
     payload = pickle.dumps((name, text, data, words, os.getpid()), 5)
     return Kind.TASK_FAILED, text, payload, retries and functions.is_retriable(key, error)
 
@@ -77,11 +86,47 @@ def _pickled(error: BaseException) -> bytes:
 
 
 def format_traceback(error: BaseException, name: str) -> str:
-    """The traceback with the user's frames only, under a line that says where it ran."""
+    """The traceback with the user's frames only; a line that says where it ran is the head of each
+    part, as programs that were written for Ray look for it."""
     shown = traceback.TracebackException.from_exception(error)
     _drop_own_frames(shown)
-    where = f"{name} (pid={os.getpid()})"
-    return cut(f"in {where}:\n" + "".join(shown.format()).rstrip("\n"))
+    head = _where(name) + "\n"
+    text = "".join(head if part == _HEADER else part for part in shown.format()).rstrip("\n")
+    return cut(text if text.startswith(head) else head + text)
+
+
+def _where(name: str) -> str:
+    actor = _core.context().get("actor")
+    of_actor = f", actor_id={actor}, repr={_repr_of_actor(name)}" if actor else ""
+    return f"ray::{name}() (pid={os.getpid()}, ip={_own_address()}{of_actor})"
+
+
+def _repr_of_actor(name: str) -> str:
+    actor = functions.running_actor()
+    if actor is None:
+        return f"<{name.partition('.')[0]}>"
+    try:
+        text = repr(actor)
+    except Exception:
+        text = f"<{type(actor).__name__}, whose __repr__ fails>"
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_REPR else line[:_LONGEST_REPR] + "..."
+
+
+_address = ""
+
+
+def _own_address() -> str:
+    """Of this node; asked for once."""
+    global _address
+    if not _address:
+        own = _core.context().get("node")
+        try:
+            rows = [row for row in cluster.nodes() if node_number(row["NodeID"]) == own]
+            _address = rows[0]["NodeManagerAddress"]
+        except Exception:  # The node cannot say it now; a failure is told all the same.
+            return "127.0.0.1"
+    return _address
 
 
 def cut(text: str) -> str:
@@ -109,12 +154,12 @@ def _drop_own_frames(shown: traceback.TracebackException | None) -> None:
 def wrong_count(result: Any, items: list[Any] | None, count: int) -> None:
     """Raises what a function meets that gives another number of results than num_returns says;
     `items` are what it gave."""
-    if items is not None and hasattr(result, "__next__"):
-        raise ValueError(
-            f"num_returns={count}, and the generator yielded {len(items)} items: it "
-            f"must yield {count}"
+    if items is None:
+        raise TypeError(
+            f"num_returns={count}, and the function returned a {type(result).__name__}: return a "
+            f"tuple or list of {count}"
         )
-    words = f"a {type(result).__name__}" if items is None else f"{len(items)} values"
-    raise ValueError(
-        f"num_returns={count}, and the function returned {words}: return a tuple or list of {count}"
+    what = (
+        "the generator must yield" if hasattr(result, "__next__") else "return a tuple or list of"
     )
+    raise ValueError(f"Task returned {len(items)} objects, but num_returns={count}: {what} {count}")

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,7 @@ def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any]
                 "was deleted; start its job again"
             )
     function: Callable[..., Any] = pickle.loads(body)
+    exported.note_name(key, function)
     return function, size
 
 
@@ -69,7 +71,7 @@ def _named(path: str) -> Callable[..., Any] | str:
 def is_retriable(key: str, error: BaseException) -> bool:
     """Whether retry_exceptions of the call's template covers this error."""
     rule = _rules.get(key)
-    return isinstance(error, Exception) if rule is None else isinstance(error, rule)
+    return not isinstance(error, KeyboardInterrupt) if rule is None else isinstance(error, rule)
 
 
 def _call_carried(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -88,10 +90,24 @@ class _Pickled:
         return self._target(*args, **kwargs)
 
 
+_running_actor: weakref.ref[Any] | None = None
+
+
+def running_actor() -> Any:
+    """The instance that this process serves, or None."""
+    return None if _running_actor is None else _running_actor()
+
+
 def method_of(actor: Any, name: str) -> Callable[..., Any]:
     """The method `name` of the actor's class, to be called with the actor first: attributes of the
     instance do not hide it."""
+    global _running_actor
     cls = type(actor)
+    if _running_actor is None:
+        try:
+            _running_actor = weakref.ref(actor)
+        except TypeError:  # Of a class with __slots__.
+            pass
     plain = inspect.getattr_static(cls, name)
     if isinstance(plain, types.FunctionType):
         return plain

@@ -1,0 +1,31 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Labels of nodes and selectors of them, by their form: names as Kubernetes has them."""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
+
+_WORD = r"[a-zA-Z0-9](?:[a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?"
+_KEY = re.compile(rf"(?:(?=[^/]{{1,253}}/){_WORD}(?:\.{_WORD})*/)?{_WORD}")
+_SELECTOR = re.compile(rf"!?{_WORD}|!?(?:in)?\({_WORD}(?:, ?{_WORD})*\)|")
+
+
+def check_selector(option: str, selector: dict[Any, Any]) -> None:
+    """Raises for a label or a text that is none; values that are no text pass."""
+    for key, value in selector.items():
+        if not isinstance(key, str):
+            raise TypeError(f"{option}={selector!r}: want labels that are str, got {key!r}")
+        if not _KEY.fullmatch(key):
+            raise ValueError(
+                f"Invalid label key name {key!r}: {option}={selector!r}: want letters, digits, "
+                "and -, _ or . between them, 63 at most; before it may stand a domain and a /"
+            )
+        if isinstance(value, str) and not _SELECTOR.fullmatch(value):
+            raise ValueError(
+                f"Invalid label selector value {value!r}: {option}={selector!r}: want a word, "
+                "'!word', 'in(a, b)' or '!in(a, b)'"
+            )

@@ -497,7 +497,7 @@ def test_a_name_is_free_when_its_actor_has_been_killed(lifetime):
         ).remote(i)
         sheaf.kill(actor)
     if lifetime is None:
-        with pytest.raises(ValueError, match="no actor named"):
+        with pytest.raises(ValueError, match="Failed to look up actor"):
             actor = Counter.options(name="killed").remote()
             sheaf.kill(actor)
             sheaf.get_actor("killed")

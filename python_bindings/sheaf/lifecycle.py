@@ -168,16 +168,16 @@ def init(
             "sheaf.init was called already: call sheaf.shutdown() first, or pass "
             "ignore_reinit_error=True"
         )
-    if namespace is not None:
-        if not isinstance(namespace, str):
-            raise TypeError(f"namespace={namespace!r}: want a str")
-        if not namespace:
-            raise ValueError('namespace="" is not a valid namespace: want a name, or None')
     if local_mode:
         raise NotImplementedError(
             "local_mode is not in Sheaf: a node of one's own starts in milliseconds"
         )
     where = _address(address)
+    if namespace is not None:
+        if not isinstance(namespace, str):
+            raise TypeError(f"namespace={namespace!r}: want a str")
+        if not namespace:
+            raise ValueError('namespace="" is not a valid namespace: want a name, or None')
     given = {
         "num_cpus": num_cpus,
         "num_gpus": num_gpus,

@@ -48,6 +48,11 @@ class ActorMethod(_core.Caller):
             f".{self._method.name}.remote() instead of .{self._method.name}()"
         )
 
+    def _remote(self, args: Any = None, kwargs: dict[str, Any] | None = None, **given: Any) -> Any:
+        """As Ray has it: options and arguments in one call."""
+        method = self.options(**given) if given else self
+        return method.remote(*(args or ()), **(kwargs or {}))
+
     def options(self, **given: Any) -> ActorMethod:
         """Returns the same method with other options.
 
@@ -56,10 +61,14 @@ class ActorMethod(_core.Caller):
                 those that are not named stay.
 
         Raises:
-            ValueError: there is no such option, or its value is wrong; the text names it.
-            TypeError: the value of an option has the wrong type.
+            ValueError: the value of an option is wrong; the text names it.
+            TypeError: there is no such option, or its value has the wrong type.
         """
-        options.check("method", given)
+        _check_method(given, TypeError)
+        if "_num_objects_per_yield" in given:
+            raise ValueError(
+                "_num_objects_per_yield cannot be overridden per call: it is for @sheaf.method"
+            )
         option_values.check_items(self._method.is_generator, given)
         return ActorMethod(self._ref, self._info, self._method, {**self._given, **given})
 
@@ -127,6 +136,16 @@ class ActorMethod(_core.Caller):
         self._generation = generation
 
 
+def _check_method(given: dict[str, Any], if_unknown: type[Exception]) -> None:
+    """Checks options of a method; of names that are none, `if_unknown` is raised."""
+    try:
+        options.check("method", given)
+    except ValueError as error:
+        if given.keys() <= options.METHOD:
+            raise
+        raise if_unknown(f"Unexpected keyword argument: {error}") from None
+
+
 class Handle:
     """A handle of an actor of any language: it keeps the actor alive, and equals the other handles
     of it."""
@@ -170,7 +189,10 @@ class ActorHandle(Handle):
 
             near = difflib.get_close_matches(name, self._info.methods, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise AttributeError(f"the actor class {self._info.name} has no method '{name}'{hint}")
+            raise AttributeError(
+                f"'{type(self).__name__}' object has no attribute '{name}': the actor class "
+                f"{self._info.name} has no such method{hint}"
+            )
         made = ActorMethod(self._ref, self._info, method, {})
         self.__dict__[name] = made
         return made
@@ -180,7 +202,7 @@ class ActorHandle(Handle):
         return self._actor_id
 
     def __dir__(self) -> list[str]:
-        return [*self._info.methods, *super().__dir__()]
+        return ["__init__", *self._info.methods, *BUILT_IN]
 
     def __repr__(self) -> str:
         return f"Actor({self._info.name}, {self._ref.task_id()})"
@@ -197,6 +219,18 @@ class ActorHandle(Handle):
         return ActorHandle, (self._ref, self._info)
 
 
+class ActorClassInheritanceException(TypeError):
+    """A class was derived from an actor class: derive it from the plain class, and decorate it."""
+
+
+class _Metadata:
+    """What libraries read at an actor class of Ray."""
+
+    def __init__(self, cls: type):
+        self.modified_class = cls
+        self.class_name = cls.__name__
+
+
 class ActorClass:
     """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at once.
     @sheaf.remote makes it.
@@ -205,13 +239,27 @@ class ActorClass:
         cls: the class.
         given: its options.
         root: the one whose options() made this one, or None.
+
+    Raises:
+        TypeError: the class is abstract.
     """
 
     _class: type
     _options: dict[str, Any]
 
     def __init__(self, cls: type, given: dict[str, Any], root: ActorClass | None = None):
+        if missing := getattr(cls, "__abstractmethods__", None):
+            raise TypeError(
+                f"Can't instantiate abstract class {cls.__name__}: it lacks "
+                f"{', '.join(sorted(missing))}"
+            )
         self._set(cls, given, root)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        raise ActorClassInheritanceException(
+            "Inheriting from actor classes is not currently supported: derive the class from the "
+            f"plain {self._class.__name__}, and decorate both"
+        )
 
     def _set(self, cls: type, given: dict[str, Any], root: ActorClass | None) -> None:
         self._class = cls
@@ -222,7 +270,7 @@ class ActorClass:
         self.__qualname__ = cls.__qualname__
         self.__module__ = cls.__module__
         self.__doc__ = cls.__doc__
-        self.__ray_metadata__ = self  # Libraries look for it.
+        self.__ray_metadata__ = _Metadata(cls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self._class.__name__
@@ -262,6 +310,13 @@ class ActorClass:
         remote.__doc__ = self.__doc__
         remote.__wrapped__ = self._class  # type: ignore[attr-defined]  # Its signature.
         return remote
+
+    def _remote(
+        self, args: Any = None, kwargs: dict[str, Any] | None = None, **given: Any
+    ) -> ActorHandle:
+        """As Ray has it: options and arguments in one call."""
+        made = self.options(**given) if given else self
+        return made._create(tuple(args or ()), kwargs or {})
 
     def _create(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorHandle:
         options.check_actor_name(self._options)
@@ -348,7 +403,8 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     """
     if not isinstance(actor, Handle):
         raise ValueError(
-            f"kill takes the handle of an actor, got {actor!r}; to end a task, use cancel(ref)"
+            f"ray.kill() only supported for actors: it takes a handle, got {actor!r}; to end a "
+            "task, use cancel(ref)"
         )
     _core.kill(actor._ref, no_restart)
 
@@ -362,7 +418,9 @@ def exit_actor() -> None:
         TypeError: the caller is no actor.
     """
     if not _core.is_worker() or not _core.context().get("actor"):
-        raise TypeError("exit_actor is called in a method of an actor")
+        raise TypeError(
+            "exit_actor API is called on a non-actor worker: call it in a method of an actor"
+        )
     from sheaf.exceptions import ActorExit  # Which not every program needs.
 
     raise ActorExit
@@ -382,14 +440,18 @@ def method(*args: Any, **given: Any) -> Any:
         The method, or a decorator.
 
     Raises:
-        ValueError: there is no such option, or its value is wrong; the text names it.
+        ValueError: the value of an option is wrong; the text names it.
         TypeError: the value of an option has the wrong type.
+        AssertionError: there is no such option, or options are not given by name.
     """
     if len(args) == 1 and not given and callable(args[0]):
         return args[0]  # Without options it is for type checkers alone (sheaf.types.typed).
-    if args or not given:
-        raise ValueError("method takes options by name, as @sheaf.method(num_returns=2)")
-    options.check("method", given)
+    if args:
+        raise AssertionError(
+            "The @ray.method decorator must be applied using no arguments, or options by name, as "
+            f"@method(num_returns=2); got {args!r}"
+        )
+    _check_method(given, AssertionError)
 
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
         option_values.check_items(is_generator(function), given)

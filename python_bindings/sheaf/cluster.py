@@ -172,6 +172,7 @@ def cancel(
         ref = ref._stream
     if not isinstance(ref, ObjectRef):
         raise TypeError(
-            f"cancel takes the ObjectRef of a call, got {ref!r}; to end an actor, use kill(handle)"
+            f"ray.cancel() only supported for object refs: it takes the ObjectRef of a call, got "
+            f"{ref!r}; to end an actor, use kill(handle)"
         )
     _core.cancel(ref, force, recursive)

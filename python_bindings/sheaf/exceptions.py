@@ -14,6 +14,7 @@ import types
 from typing import Any
 
 from sheaf import _core
+from sheaf._internal import death_words
 
 
 class Kind(enum.IntEnum):
@@ -244,7 +245,7 @@ class RayActorError(RayError):
         return self.cause is not None
 
     def __reduce__(self) -> Any:
-        return type(self), (self.error_msg, self.cause)
+        return type(self), (self.error_msg, self.cause), {"actor_id": self.actor_id}
 
 
 class ActorDiedError(RayActorError):
@@ -364,7 +365,7 @@ def from_status(code: int, resource: int, message: str) -> Exception:
 def from_error(kind: int, message: str, payload: bytes) -> Exception:
     """The exception for an object without a value; `payload` is what worker_errors.describe_failure
     made of the cause."""
-    if kind == Kind.TASK_FAILED:
+    if kind == Kind.TASK_FAILED or (kind == Kind.TASK_CANCELLED and payload):
         return _task_error(message, payload)
     if kind == Kind.INVALID_ARGUMENT:
         return ValueError(message)
@@ -373,10 +374,18 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
             f"The worker died unexpectedly while executing this task: {message}"
         )
     if kind == Kind.ACTOR_DIED:
-        return ActorDiedError(
-            message, _task_error(message, payload) if payload else _constructor_error(message)
-        )
+        return _actor_died(message, payload)
     return _CLASSES.get(kind, RaySystemError)(message)
+
+
+def _actor_died(message: str, payload: bytes) -> ActorDiedError:
+    cause: Any = _task_error(message, payload) if payload else _constructor_error(message)
+    if cause is None and death_words.is_of_argument(message):
+        cause = RayTaskError("", message)
+    text, actor = death_words.of_actor(message, cause is not None)
+    error = ActorDiedError(text, cause)
+    error.actor_id = actor
+    return error
 
 
 def _constructor_error(message: str) -> RayTaskError | None:

@@ -154,6 +154,7 @@ def init(
         ConnectionError: no node answers at `address`.
         RuntimeError: init was called already, and ignore_reinit_error is False.
         ValueError: a wrong value, an unknown argument, or resources for a node that runs already.
+        TypeError: the namespace is no str.
         NotImplementedError: local_mode.
     """
     global _context, _entries
@@ -172,6 +173,11 @@ def init(
             "local_mode is not in Sheaf: a node of one's own starts in milliseconds"
         )
     where = _address(address)
+    if namespace is not None:
+        if not isinstance(namespace, str):
+            raise TypeError(f"namespace={namespace!r}: want a str")
+        if not namespace:
+            raise ValueError('namespace="" is not a valid namespace: want a name, or None')
     given = {
         "num_cpus": num_cpus,
         "num_gpus": num_gpus,

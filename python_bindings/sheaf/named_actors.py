@@ -33,8 +33,8 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     if found is None:
         where = f"the namespace '{namespace}'" if namespace else "this namespace"
         raise ValueError(
-            f"there is no actor named '{name}' in {where}: it was not made, has "
-            "ended, or its handles are gone"
+            f"Failed to look up actor with name '{name}' in {where}: it was not made, has ended, "
+            "or its handles are gone"
         )
     ref, extra, *described = found
     if extra[:1] != b"\x80":  # No pickle: made by C++, or one of C++.

@@ -265,6 +265,13 @@ def for_task(options: dict[str, Any], streaming: bool) -> dict[str, Any]:
 
 def for_actor(options: dict[str, Any], is_async: bool, groups: dict[str, int]) -> dict[str, Any]:
     """What make_template takes for a remote class."""
+    at_once = is_async or (options.get("max_concurrency") or 1) > 1
+    in_order = options.get("allow_out_of_order_execution") is False
+    if in_order and at_once:
+        raise ValueError(
+            "allow_out_of_order_execution=False: an actor that is async, or has max_concurrency, "
+            "runs several calls at once, in no order"
+        )
     placing = resources_of(options, 1.0)
     out: dict[str, Any] = {"kind": "actor", "resources": placing}
     if options.get("num_cpus") is None:  # A CPU to be placed, none to run.
@@ -279,7 +286,7 @@ def for_actor(options: dict[str, Any], is_async: bool, groups: dict[str, int]) -
         max_concurrency=options.get("max_concurrency") or 0,
         is_async=is_async,
         concurrency_groups={**groups, **(options.get("concurrency_groups") or {})},
-        out_of_order=bool(options.get("allow_out_of_order_execution")),
+        out_of_order=at_once or bool(options.get("allow_out_of_order_execution")),
         max_pending_calls=-1
         if options.get("max_pending_calls") is None
         else options["max_pending_calls"],

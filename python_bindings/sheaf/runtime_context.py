@@ -129,8 +129,7 @@ class RuntimeContext:
     @property
     def was_current_actor_reconstructed(self) -> bool:
         """Whether the actor has restarted."""
-        actor = self.get_actor_id()
-        return any(row["restarts"] > 0 for row in _core.actors() if row["actor_id"] == actor)
+        return actor_class.restarted
 
     @property
     def gcs_address(self) -> str:

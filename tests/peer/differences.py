@@ -19,14 +19,6 @@ KNOWN: dict[str, Difference] = {
         "options() may give one actor other concurrency groups than its class has.",
         ["returns True"],
     ),
-    "option_validation_actors.methods_unknown": Difference(
-        "A wrong option of a method is a ValueError, as one of a task or an actor is.",
-        [
-            "raises ValueError <ValueError>; 'nothing': yes",
-            "raises ValueError <ValueError>; 'num_cpus': yes",
-            "raises ValueError <ValueError>",
-        ],
-    ),
     "exceptions.a_task_error_as_value": Difference(
         "An exception that was only put or returned is a value; get raises what was raised.",
         [
@@ -47,6 +39,33 @@ KNOWN: dict[str, Difference] = {
             "raises RuntimeError <RuntimeError>; 'never comes back': yes",
             "raises RayTaskError(RuntimeError) <RayTaskError, RayError, RuntimeError>; 'never comes "
             "back': yes",
+        ],
+    ),
+    "actor_options.wrong_values_for_the_method_decorator": Difference(
+        "Wrong values of options of methods are refused where they are written.",
+        [
+            "raises TypeError <TypeError>",
+            "raises ValueError <ValueError>",
+            "raises TypeError <TypeError>",
+            "raises TypeError <TypeError>",
+        ],
+    ),
+    "named_actors.a_name_goes_with_the_last_handle": Difference(
+        "A handle that get_actor gave keeps the actor alive, as every handle does.",
+        ["1", "1", "True"],
+    ),
+    "concurrency.groups_that_are_not_there": Difference(
+        "A concurrency group that the actor does not have is refused by the call that names it, and "
+        "by remote() where a method does; in Ray such a call ends the actor.",
+        ["raises ValueError <ValueError>", "raises ValueError <ValueError>; 'missing': yes"],
+    ),
+    "concurrency.wrong_groups": Difference(
+        "Wrong concurrency groups are refused where they are written.",
+        [
+            "raises ValueError <ValueError>",
+            "raises ValueError <ValueError>",
+            "raises ValueError <ValueError>",
+            "raises TypeError <TypeError>",
         ],
     ),
 }

@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Actors: state, order, names, handles, ends."""
 
+import abc
 import asyncio
 import atexit
 import json
@@ -497,7 +498,7 @@ def test_a_name_is_free_when_its_actor_has_been_killed(lifetime):
         ).remote(i)
         sheaf.kill(actor)
     if lifetime is None:
-        with pytest.raises(ValueError, match="no actor named"):
+        with pytest.raises(ValueError, match="Failed to look up actor"):
             actor = Counter.options(name="killed").remote()
             sheaf.kill(actor)
             sheaf.get_actor("killed")
@@ -656,3 +657,68 @@ def test_an_actor_that_calls_itself_is_restarted_and_ends_as_others_do():
     sheaf.kill(actor)
     with pytest.raises(sheaf.exceptions.RayActorError):
         sheaf.get(actor.me.remote(actor), timeout=30)
+
+
+class Shaped:
+    def __getitem__(self, key):
+        return key
+
+    def plain(self):
+        return 1
+
+
+def test_handles_have_the_methods_of_the_class_and_those_of_every_actor():
+    handle = sheaf.remote(num_cpus=0)(Shaped).remote()
+    assert sheaf.get(handle.__getitem__.remote("k")) == "k"
+    assert sorted(n for n in dir(handle) if n[0] != "_") == ["plain"]
+    assert {"__getitem__", "__ray_ready__", "__ray_call__", "__init__"} < set(dir(handle))
+    with pytest.raises(AttributeError, match="has no attribute 'plane'.*did you mean plain"):
+        handle.plane
+    assert sheaf.get(handle.plain._remote(name="shown")) == 1
+    with pytest.raises(TypeError, match="num_cpus"):
+        handle.plain.options(num_cpus=1)
+
+
+def test_actor_classes_are_neither_derived_from_nor_abstract():
+    Remote = sheaf.remote(num_cpus=0)(Shaped)
+    with pytest.raises(TypeError, match="Inheriting from actor classes is not currently supported"):
+
+        class Derived(Remote):
+            pass
+
+    assert Remote.__ray_metadata__.modified_class is Shaped
+
+    class Abstract(abc.ABC):
+        @abc.abstractmethod
+        def missing(self):
+            pass
+
+    with pytest.raises(TypeError, match="abstract class Abstract: it lacks missing"):
+        sheaf.remote(Abstract)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_actor_that_asks_for_its_end_is_shut_down_first(tmp_path, is_async):
+    path = tmp_path / "said"
+
+    class Ends:
+        def __ray_shutdown__(self):
+            path.write_text("shut down")
+            raise ValueError("which nobody hears")
+
+        def leave(self):
+            sheaf.actor.exit_actor()
+
+    if is_async:
+
+        async def nothing(self):
+            pass
+
+        Ends.nothing = nothing
+    handle = sheaf.remote(num_cpus=0)(Ends).remote()
+    with pytest.raises(
+        sheaf.exceptions.ActorDiedError, match="The actor is dead because"
+    ) as caught:
+        sheaf.get(handle.leave.remote(), timeout=WAIT_S)
+    assert caught.value.actor_id == handle._actor_id.hex()
+    wait_until(lambda: path.exists() and path.read_text() == "shut down")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 import weakref
 
-from sheaf._internal.signatures import Signature
+from sheaf._internal.signatures import Signature, is_generator
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ BUILT_IN = {
 }
 
 own: Any = None  # The ActorInfo of the actor that this process is.
+running: Any = None  # Its instance.
+restarted = False  # Whether the actor ran in another process before.
 _known: weakref.WeakKeyDictionary[type, ActorInfo] = weakref.WeakKeyDictionary()
 
 
@@ -124,16 +126,14 @@ def _inspect(cls: Any) -> ActorInfo:
     methods: dict[str, MethodInfo] = {}
     is_async = False
     for name, function in inspect.getmembers(cls, callable):
+        is_function = inspect.isfunction(function) or inspect.ismethod(function)
+        # What every object has is that of the handle. Of other special names, what is no function
+        # is of the class itself.
         is_special = name.startswith("__") and name.endswith("__")
-        if isinstance(function, type) or (
-            is_special and name not in ("__call__", "__len__", "__getitem__", "__setitem__")
-        ):
+        if isinstance(function, type) or (is_special and (name in vars(object) or not is_function)):
             continue
         plain = inspect.getattr_static(cls, name)
         bound = isinstance(plain, (staticmethod, classmethod))
-        if not (inspect.isfunction(function) or inspect.ismethod(function) or bound):
-            if not callable(function) or is_special:
-                continue
         signature = Signature(function, skip=0 if bound else 1)
         given = dict(getattr(function, "__ray_method_options__", {}))
         is_async = (
@@ -141,9 +141,13 @@ def _inspect(cls: Any) -> ActorInfo:
             or inspect.iscoroutinefunction(function)
             or inspect.isasyncgenfunction(function)
         )
-        generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
         info = MethodInfo(
-            name, given, generator, *signature.bounds, function.__doc__, signature.shape
+            name,
+            given,
+            is_generator(function),
+            *signature.bounds,
+            function.__doc__,
+            signature.shape,
         )
         info._signature = signature
         methods[name] = info

@@ -15,7 +15,7 @@ _SELECTOR = re.compile(rf"!?{_WORD}|!?(?:in)?\({_WORD}(?:, ?{_WORD})*\)|")
 
 
 def check_selector(option: str, selector: dict[Any, Any]) -> None:
-    """Raises for a label or a text that is none; values that are no text pass."""
+    """Raises for a label or a text that is none; objects of sheaf.util pass, as In("a")."""
     for key, value in selector.items():
         if not isinstance(key, str):
             raise TypeError(f"{option}={selector!r}: want labels that are str, got {key!r}")
@@ -24,6 +24,8 @@ def check_selector(option: str, selector: dict[Any, Any]) -> None:
                 f"Invalid label key name {key!r}: {option}={selector!r}: want letters, digits, "
                 "and -, _ or . between them, 63 at most; before it may stand a domain and a /"
             )
+        if value is None or isinstance(value, (int, float, bytes, list, tuple, dict)):
+            raise TypeError(f"{option}={selector!r}: want words by label, got {value!r}")
         if isinstance(value, str) and not _SELECTOR.fullmatch(value):
             raise ValueError(
                 f"Invalid label selector value {value!r}: {option}={selector!r}: want a word, "

@@ -31,6 +31,7 @@ execution_here = _current_execution.get  # Of the call whose coroutine runs; _co
 _loop: asyncio.AbstractEventLoop | None = None
 _items: ThreadPoolExecutor | None = None  # Of _send_items.
 _running: dict[bytes, asyncio.Task[Any]] = {}
+_cancelled: set[bytes] = set()  # Those that were in _running.
 _OF_THE_RUNTIME = functions.RUNS_BESIDE_GROUPS
 _MOST_STREAMS = 1000  # At one time; more wait for each other.
 _STEPS_WITHOUT_FILES = (
@@ -190,6 +191,8 @@ async def _run(
             result = function(actor, *args)
         if type(result) is types.CoroutineType or inspect.isawaitable(result):
             result = await result
+            if _cancelled and task in _cancelled:  # Though it has caught that.
+                raise asyncio.CancelledError
         if streaming:
             await _send_items(execution, result)
         else:
@@ -208,6 +211,7 @@ async def _run(
         execution.fail(error)
     finally:
         _running.pop(task, None)
+        _cancelled.discard(task)
 
 
 async def _send_items(execution: Any, result: Any) -> None:
@@ -225,6 +229,8 @@ async def _send_items(execution: Any, result: Any) -> None:
         for item in result:
             if not await _done(_items.submit(execution.item, item)):
                 break
+    if execution.cancelled():
+        raise asyncio.CancelledError
     execution.end()
 
 
@@ -249,4 +255,5 @@ def cancel_call(task: bytes) -> None:
     """Cancels the coroutine of a call, if it runs and was not cancelled before."""
     running = _running.pop(task, None)
     if running is not None:
+        _cancelled.add(task)
         running.get_loop().call_soon_threadsafe(running.cancel)

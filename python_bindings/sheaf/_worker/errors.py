@@ -9,7 +9,7 @@ import traceback
 from typing import Any
 
 from sheaf import _core, cluster
-from sheaf._internal import exported, serialization
+from sheaf._internal import actor_class, exported, serialization
 from sheaf._worker import functions
 from sheaf.exceptions import ActorExit, Kind, RayTaskError, RuntimeEnvSetupError, TaskCancelledError
 from sheaf.ids import node_number
@@ -27,9 +27,9 @@ def describe_failure(
     """(kind, words for people, payload for exceptions.from_error, whether the call may be tried
     again)."""
     if cancelled and _is_interrupt(error):
-        return Kind.TASK_CANCELLED, f"{name} was cancelled while it ran", b"", False
+        return _cancelled_while_it_ran(name, key)
     if isinstance(error, ActorExit):
-        return Kind.ACTOR_DIED, f"{name}: exit_actor() or sys.exit(0) was called", b"", False
+        return Kind.ACTOR_DIED, _asked_for_its_end(name), b"", False
     if isinstance(error, RuntimeEnvSetupError):
         return Kind.ENVIRONMENT_FAILED, str(error), b"", False
     place = f"{name}.__init__" if key.startswith(exported.CLASS) else name
@@ -57,6 +57,21 @@ def describe_failure(
         data, words = None, cut(f"Exception {kind} isn't serializable: {why[0]}\n{words}")
     payload = pickle.dumps((name, text, data, words, os.getpid()), 5)
     return Kind.TASK_FAILED, text, payload, retries and functions.is_retriable(key, error)
+
+
+def _asked_for_its_end(name: str) -> str:
+    """As the owner of the actor says it of its other calls."""
+    actor = _core.context().get("actor", "")
+    return f"the actor {name.partition('.')[0]} ({actor}) was ended: it asked for its end"
+
+
+def _cancelled_while_it_ran(name: str, key: str) -> tuple[int, str, bytes, bool]:
+    text = f"{name} was cancelled while it ran"
+    payload = b""
+    if not key.startswith(exported.NAMED):  # To Python, it is an error of the task, too.
+        cause = pickle.dumps(TaskCancelledError(text), 5)
+        payload = pickle.dumps((name, text, cause, text, os.getpid()), 5)
+    return Kind.TASK_CANCELLED, text, payload, False
 
 
 def _words_of(error: BaseException) -> str:
@@ -102,7 +117,7 @@ def _where(name: str) -> str:
 
 
 def _repr_of_actor(name: str) -> str:
-    actor = functions.running_actor()
+    actor = actor_class.running
     if actor is None:
         return f"<{name.partition('.')[0]}>"
     try:

@@ -8,7 +8,6 @@ import os
 import pickle
 import sys
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +35,7 @@ def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any]
     body, carried, rule, about, size = pickle.loads(extra) if extra else (None, 0, None, None, 0)
     if key.startswith(exported.CLASS):
         actor_class.own = about
+        actor_class.restarted = _core.context().get("attempt", 0) > 0
     if rule is not None:
         _rules[key] = pickle.loads(rule)
         if len(_rules) > _MOST_RULES:
@@ -45,7 +45,8 @@ def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any]
         built_in = _BUILT_IN.get(method)
         return built_in or sys.intern(method), 0
     if carried:
-        return _call_carried if carried == exported.VALUE else _Pickled(), size
+        called = _call_carried if carried == exported.VALUE else _Pickled()
+        return _MakesActor(called) if key.startswith(exported.CLASS) else called, size
     if body is None:
         body = _core.key_get(exported.KEY_SPACE, key.split(":")[1])
         if body is None:
@@ -56,7 +57,7 @@ def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any]
             )
     function: Callable[..., Any] = pickle.loads(body)
     exported.note_name(key, function)
-    return function, size
+    return _MakesActor(function) if key.startswith(exported.CLASS) else function, size
 
 
 def _named(path: str) -> Callable[..., Any] | str:
@@ -90,24 +91,21 @@ class _Pickled:
         return self._target(*args, **kwargs)
 
 
-_running_actor: weakref.ref[Any] | None = None
+class _MakesActor:
+    """The class of this process's actor."""
 
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
 
-def running_actor() -> Any:
-    """The instance that this process serves, or None."""
-    return None if _running_actor is None else _running_actor()
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        actor_class.running = actor = self._make(*args, **kwargs)
+        return actor
 
 
 def method_of(actor: Any, name: str) -> Callable[..., Any]:
     """The method `name` of the actor's class, to be called with the actor first: attributes of the
     instance do not hide it."""
-    global _running_actor
     cls = type(actor)
-    if _running_actor is None:
-        try:
-            _running_actor = weakref.ref(actor)
-        except TypeError:  # Of a class with __slots__.
-            pass
     plain = inspect.getattr_static(cls, name)
     if isinstance(plain, types.FunctionType):
         return plain

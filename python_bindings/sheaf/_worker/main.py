@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from sheaf import _core, runtime_env
+from sheaf._internal import actor_class
 
 
 def main(start: dict[str, Any]) -> None:
@@ -111,8 +112,15 @@ def _leave(status: int) -> None:
 
 
 def run_exit_functions() -> None:
-    """What user code registered with atexit, once; an actor that asks for its end is killed
-    afterwards."""
+    """The actor's own __ray_shutdown__, and what user code registered with atexit, once; an actor
+    that asks for its end is killed afterwards."""
+    last = getattr(actor_class.running, "__ray_shutdown__", None)
+    actor_class.running = None
+    if last is not None:
+        try:
+            last()
+        except Exception:  # Of the user's: the others run all the same.
+            sys.excepthook(*sys.exc_info())
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

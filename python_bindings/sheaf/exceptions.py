@@ -364,6 +364,9 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
         return ActorDiedError(
             message, _task_error(message, payload) if payload else _constructor_error(message)
         )
+    if kind in (Kind.TASK_UNSCHEDULABLE, Kind.ACTOR_UNSCHEDULABLE):
+        whose = "task" if kind == Kind.TASK_UNSCHEDULABLE else "actor"
+        message = f"The {whose} is not schedulable: {message}"
     return _CLASSES.get(kind, RaySystemError)(message)
 
 

@@ -139,7 +139,7 @@ def init(
         runtime_env: of all tasks and actors (sheaf.runtime_env.RuntimeEnv, or a dict).
         ignore_reinit_error: whether a second call returns the context of the first.
         log_to_driver: whether what workers print is printed here, too.
-        local_mode: not in Sheaf.
+        local_mode: no longer supported.
         job_config: a sheaf.job_config.JobConfig; its namespace and environment count where none is
             given here.
         configure_logging: False leaves `logging_level` without effect.
@@ -152,24 +152,25 @@ def init(
 
     Raises:
         ConnectionError: no node answers at `address`.
-        RuntimeError: init was called already, and ignore_reinit_error is False.
-        ValueError: a wrong value, an unknown argument, or resources for a node that runs already.
-        NotImplementedError: local_mode.
+        RuntimeError: init was called already, and ignore_reinit_error is False; an unknown
+            argument; local_mode.
+        TypeError: a value has the wrong type.
+        ValueError: a wrong value, or resources for a node that runs already.
     """
     global _context, _entries
     for name in others:
         if name not in _IGNORED:
-            raise ValueError(_unknown(name))
+            raise RuntimeError(_unknown(name))
     if _core.is_initialized():
         if ignore_reinit_error or _core.is_worker():
             return _context or Context("")
         raise RuntimeError(
             "sheaf.init was called already: call sheaf.shutdown() first, or pass "
-            "ignore_reinit_error=True"
+            "ignore_reinit_error=True (Maybe you called ray.init twice by accident?)"
         )
     if local_mode:
-        raise NotImplementedError(
-            "local_mode is not in Sheaf: a node of one's own starts in milliseconds"
+        raise RuntimeError(
+            "`local_mode` is no longer supported: a node of one's own starts in milliseconds"
         )
     where = _address(address)
     given = {
@@ -182,8 +183,9 @@ def init(
     flags = _node_flags(given)
     if where and flags:
         raise ValueError(
-            f"{', '.join(n for n, v in given.items() if v is not None)}: of a node "
-            f"that is started; this one runs already ({where})"
+            f"When connecting to an existing cluster, "
+            f"{', '.join(n for n, v in given.items() if v is not None)} must not be provided: it "
+            f"is of a node that is started; this one runs already ({where})"
         )
     if job_config is not None:
         job_config.apply()
@@ -373,7 +375,7 @@ def _unknown(name: str) -> str:
 
     known = [n for n in inspect.signature(init).parameters if n != "others"]
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    return f"init has no argument '{name}': " + (
+    return f"Unknown keyword argument(s): init has no argument '{name}': " + (
         f"did you mean {near[0]}?" if near else "there are: " + ", ".join(known)
     )
 

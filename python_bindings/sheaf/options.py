@@ -72,6 +72,8 @@ _PLACED = {
     "placement_group_capture_child_tasks",
     "scheduling_strategy",
 }
+# An actor for which one of these is given holds a CPU, as a task does, unless num_cpus says else.
+_CPU_HOLDERS = ("num_cpus", "num_gpus", "resources", "accelerator_type")
 _MAX_RETURNS = 60_000  # worker/limits.h
 _MOST = 2**31 - 1  # Of a count in the protocol.
 _COUNTS_OR_NO_BOUND = {
@@ -151,7 +153,10 @@ def _check_value(name: str, value: Any) -> None:
             _check_text("resources", resource)
             if resource in ("CPU", "GPU", "memory"):
                 instead = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}[resource]
-                raise ValueError(f"resources={value!r}: use {instead}={amount!r} for {resource}")
+                raise ValueError(
+                    f"resources={value!r}: use {instead}={amount!r} for {resource} (Use the "
+                    "'num_cpus' and 'num_gpus' keyword instead of 'CPU' and 'GPU')"
+                )
             _check_amount(f"resources[{resource!r}]", amount)
     elif name == "num_returns":
         if value not in ("streaming", "dynamic") and (
@@ -180,6 +185,13 @@ def _check_value(name: str, value: Any) -> None:
     elif name == "lifetime":
         if value not in ("detached", "non_detached"):
             raise ValueError(f"lifetime={value!r}: want 'detached' or None")
+    elif name == "runtime_env":
+        from sheaf import runtime_env  # For those that have one.
+
+        runtime_env.check(value)
+    elif name == "accelerator_type":
+        if not isinstance(value, str):
+            raise TypeError(f"accelerator_type={value!r}: want a str")
     elif name in ("name", "namespace", "concurrency_group"):
         if not isinstance(value, str):
             raise TypeError(f"{name}={value!r}: want a str")
@@ -366,10 +378,8 @@ def for_actor(options: dict[str, Any], is_async: bool, groups: dict[str, int]) -
     """What make_template takes for a remote class."""
     placing = resources_of(options, 1.0)
     out: dict[str, Any] = {"kind": "actor", "resources": placing}
-    if options.get("num_cpus") is None:  # A CPU to be placed, none to run.
+    if all(options.get(name) is None for name in _CPU_HOLDERS):  # One to be placed, none to run.
         out["running"] = resources_of(options, 0.0)
-        if options.get("num_gpus") or options.get("resources") or options.get("memory"):
-            out["resources"] = out["running"]
     out.update(
         strategy=strategy_of(options, placing),
         environment=environment_of(options.get("runtime_env")),

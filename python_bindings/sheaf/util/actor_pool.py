@@ -108,11 +108,11 @@ class ActorPool:
             RayTaskError: a call raised; it is an instance of what was raised, too.
         """
         if not self.has_next():
-            raise StopIteration("no more results to get")
+            raise StopIteration("No more results to get")
         ref = self._by_index[self._next_return]
         ready, _ = wait([ref], timeout=timeout)
         if not ready and not ignore_if_timedout:
-            raise TimeoutError(f"the next result was not ready in {timeout} s")
+            raise TimeoutError(f"Timed out waiting for result: it was not ready in {timeout} s")
         del self._by_index[self._next_return]
         self._next_return += 1
         _, actor = self._running.pop(ref)
@@ -137,12 +137,12 @@ class ActorPool:
             RayTaskError: a call raised; it is an instance of what was raised, too.
         """
         if not self.has_next():
-            raise StopIteration("no more results to get")
+            raise StopIteration("No more results to get")
         ready, _ = wait(list(self._running), num_returns=1, timeout=timeout)
         if not ready:
             if ignore_if_timedout:
                 return None
-            raise TimeoutError(f"no result was ready in {timeout} s")
+            raise TimeoutError(f"Timed out waiting for result: none was ready in {timeout} s")
         index, actor = self._running.pop(ready[0])
         del self._by_index[index]
         self._next_return = max(self._next_return, index + 1)
@@ -167,7 +167,7 @@ class ActorPool:
             ValueError: it is in the pool already.
         """
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
-            raise ValueError("the actor is in the pool already")
+            raise ValueError("Actor already belongs to current ActorPool")
         self._give_back(actor)
 
     def _give_back(self, actor: Any) -> None:

@@ -177,7 +177,9 @@ class Metric:
             )
         keys = () if tag_keys is None else tag_keys
         if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
-            raise TypeError(f"tag_keys={tag_keys!r}: want a tuple of str")
+            raise TypeError(
+                f"tag_keys={tag_keys!r}: tag_keys should be a tuple, and Tag keys must be str"
+            )
         for key in keys:
             if not _NAME.fullmatch(key) or key in _RESERVED:
                 raise ValueError(
@@ -220,10 +222,10 @@ class Metric:
         for key, value in tags.items():
             if key not in self._tag_keys:
                 raise ValueError(
-                    f"{self._name} has no tag {key!r}: there are {list(self._tag_keys)}"
+                    f"{self._name}: Unrecognized tag key {key}: there are {list(self._tag_keys)}"
                 )
             if not isinstance(value, str):
-                raise TypeError(f"tags: {key}={value!r}: want a str")
+                raise TypeError(f"tags: {key}={value!r}: Tag values must be str")
 
     def _labels(self, tags: dict[str, str] | None) -> Labels:
         if not self._tag_keys and not tags:
@@ -232,7 +234,7 @@ class Metric:
         merged = {**self._default_tags, **(tags or {})}
         missing = [key for key in self._tag_keys if key not in merged]
         if missing:
-            raise ValueError(f"{self._name}: a value is missing for the tags {missing}")
+            raise ValueError(f"{self._name}: Missing value for tag key(s): {','.join(missing)}")
         return tuple((key, merged[key]) for key in self._tag_keys)
 
     def _series(self) -> _Series:
@@ -264,6 +266,11 @@ def _made_again(
     return kind(*arguments).set_default_tags(default_tags)
 
 
+def _check_number(value: Any) -> None:
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"value={value!r}: value must be int or float")
+
+
 class Counter(Metric):
     """A sum that only grows. Thread-safe.
 
@@ -284,10 +291,11 @@ class Counter(Metric):
 
         Raises:
             ValueError: the value is not above 0, or a tag is unknown or missing.
-            TypeError: the value of a tag is no str.
+            TypeError: the value is no number, or that of a tag no str.
         """
+        _check_number(value)
         if not value > 0:
-            raise ValueError(f"inc({value!r}): want a number above 0")
+            raise ValueError(f"inc({value!r}): value must be >0")
         labels = self._labels(tags)
         with _file.lock:
             values = self._series().values
@@ -315,8 +323,9 @@ class Gauge(Metric):
 
         Raises:
             ValueError: a tag is unknown or missing.
-            TypeError: the value of a tag is no str.
+            TypeError: the value is no number, or that of a tag no str.
         """
+        _check_number(value)
         labels = self._labels(tags)
         with _file.lock:
             self._series().values[labels] = float(value)
@@ -351,7 +360,10 @@ class Histogram(Metric):
             or any(not bound > 0 for bound in boundaries)
             or sorted(set(boundaries)) != list(boundaries)
         ):
-            raise ValueError(f"boundaries={boundaries!r}: want numbers above 0 that grow")
+            raise ValueError(
+                f"boundaries={boundaries!r}: want positive values that grow, as "
+                "boundaries=[1.0, 2.0]"
+            )
         self._bounds = tuple(float(bound) for bound in boundaries)
         super().__init__(name, description, tag_keys)
 
@@ -370,8 +382,9 @@ class Histogram(Metric):
 
         Raises:
             ValueError: a tag is unknown or missing.
-            TypeError: the value of a tag is no str.
+            TypeError: the value is no number, or that of a tag no str.
         """
+        _check_number(value)
         labels = self._labels(tags)
         with _file.lock:
             series = self._series()

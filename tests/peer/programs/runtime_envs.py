@@ -376,16 +376,5 @@ def the_environment_is_told():
     say(dict(ray.get_runtime_context().runtime_env))
 
 
-@program
-def packages_that_do_not_exist():
-    broken = {"pip": ["sheaf-peer-no-such-package==9.9.9"], "config": {"setup_timeout_seconds": 50}}
-    outcome(
-        ray.get,
-        variable.options(runtime_env=broken).remote("A"),
-        timeout=55,
-        words=["Failed to set up runtime environment"],
-    )
-
-
 if __name__ == "__main__":
     main()

@@ -40,11 +40,10 @@ def strategies_by_name():
 @program
 def wrong_strategies():
     for strategy in ("default", "", 1, object, ["SPREAD"], {"SPREAD": 1}):
-        outcome(lambda s=strategy: type(where.options(scheduling_strategy=s)).__name__)
-        outcome(lambda s=strategy: type(Where.options(scheduling_strategy=s)).__name__)
-    outcome(
-        lambda: ray.remote(scheduling_strategy="NOPE")(print), words=["scheduling_strategy", "NOPE"]
-    )
+        outcome(lambda s=strategy: callable(where.options(scheduling_strategy=s).remote))
+        outcome(lambda s=strategy: callable(Where.options(scheduling_strategy=s).remote))
+    outcome(lambda: where.options(scheduling_strategy="NOPE").remote())
+    outcome(lambda: Where.options(scheduling_strategy="NOPE").remote())
 
 
 @program
@@ -68,7 +67,7 @@ def affinity_to_no_node():
         ray.get,
         where.options(scheduling_strategy=hard).remote(),
         timeout=20,
-        words=[NOWHERE, "is not schedulable", "node affinity"],
+        words=["is not schedulable"],
     )
     actor = Where.options(scheduling_strategy=hard).remote()
     outcome(ray.get, actor.ping.remote(), timeout=20, words=["is not schedulable"])
@@ -162,20 +161,20 @@ def label_selectors():
     ray.init(num_cpus=2, labels=labels, include_dashboard=False, log_to_driver=False)
     found = ray.get_runtime_context().get_node_labels()
     say({name: found.get(name) for name in labels})
-    for selector in (
-        {"zone": "a"},
-        {"zone": "in(a,b)"},
-        {"zone": "in(a, b)"},
-        {"zone": "!b"},
-        {"zone": "!in(b,c)"},
-        {"zone": "a", "disk": "ssd"},
-        {"zone": "b"},
-        {"zone": "a", "disk": "hdd"},
-        {"nothing": "!x"},
-        {"nothing": "x"},
+    for selector, fits in (
+        ({"zone": "a"}, True),
+        ({"zone": "in(a,b)"}, True),
+        ({"zone": "in(a, b)"}, True),
+        ({"zone": "!b"}, True),
+        ({"zone": "!in(b,c)"}, True),
+        ({"zone": "a", "disk": "ssd"}, True),
+        ({"zone": "b"}, False),
+        ({"zone": "a", "disk": "hdd"}, False),
+        ({"nothing": "!x"}, True),
+        ({"nothing": "x"}, False),
     ):
         ref = where.options(label_selector=selector).remote()
-        say(selector, len(ray.wait([ref], timeout=1 if "b" in str(selector) else 3)[0]))
+        say(selector, len(ray.wait([ref], timeout=40 if fits else 0.5)[0]))
         ray.cancel(ref)
 
 
@@ -184,9 +183,9 @@ def fallback_strategies():
     ray.init(num_cpus=2, labels={"zone": "a"}, include_dashboard=False, log_to_driver=False)
     fallback = [{"label_selector": {"zone": "c"}}, {"label_selector": {"zone": "a"}}]
     ref = where.options(label_selector={"zone": "b"}, fallback_strategy=fallback).remote()
-    say(len(ray.wait([ref], timeout=10)[0]))
+    say(len(ray.wait([ref], timeout=40)[0]))
     actor = Where.options(label_selector={"zone": "b"}, fallback_strategy=fallback).remote()
-    say(len(ray.wait([actor.ping.remote()], timeout=10)[0]))
+    say(len(ray.wait([actor.ping.remote()], timeout=40)[0]))
 
 
 @program
@@ -207,12 +206,11 @@ def wrong_label_selectors():
         {"zone": "-a"},
         {"zone": "a-" * 40},
         {"prefix.io/zone": "a"},
-        {"/zone": "a"},
         {"zone": None},
         {"zone": ["a"]},
     ):
         say(selector)
-        outcome(lambda s=selector: type(where.options(label_selector=s)).__name__)
+        outcome(lambda s=selector: callable(where.options(label_selector=s).remote))
 
 
 @program
@@ -228,7 +226,7 @@ def wrong_fallback_strategies():
         [],
     ):
         say(fallback)
-        outcome(lambda f=fallback: type(where.options(fallback_strategy=f)).__name__)
+        outcome(lambda f=fallback: callable(where.options(fallback_strategy=f).remote))
 
 
 @program

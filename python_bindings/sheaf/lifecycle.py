@@ -7,6 +7,7 @@ import atexit
 import os
 import sys
 import time
+from collections.abc import Iterator, Mapping
 
 from sheaf import _core, _version, cluster, ids, options
 
@@ -45,8 +46,9 @@ _context: Context | None = None
 _entries: dict[str, str] = {}  # Of the environment that init was given.
 
 
-class Context:
-    """What init gives: the address of the node, and what Ray programs read of it.
+class Context(Mapping):  # type: ignore[type-arg]
+    """What init gives: the address of the node, and what Ray programs read of it; a mapping of
+    address_info.
 
     As a context manager it ends the session at the end of the block.
 
@@ -62,22 +64,25 @@ class Context:
             "gcs_address": session,
             "webui_url": "",
             "node_id": "",
+            "object_store_address": session,
+            "raylet_socket_name": session,
+            "redis_address": None,
+            "metrics_export_port": None,
+            "dashboard_agent_listen_port": None,
         }
         self.dashboard_url = ""
         self.python_version = sys.version.split()[0]
         self.ray_version = _version.__ray_version__
+        self.ray_commit = ""
 
     def __getitem__(self, name: str) -> Any:
         return self.address_info[name]
 
-    def get(self, name: str, otherwise: Any = None) -> Any:
-        """Returns an entry of address_info.
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.address_info)
 
-        Args:
-            name: of the entry, as "address" or "node_id".
-            otherwise: what is returned where there is none.
-        """
-        return self.address_info.get(name, otherwise)
+    def __len__(self) -> int:
+        return len(self.address_info)
 
     def disconnect(self) -> None:
         """Leaves the cluster, as sheaf.shutdown does."""
@@ -162,12 +167,14 @@ def init(
         if name not in _IGNORED:
             raise RuntimeError(_unknown(name))
     if _core.is_initialized():
-        if ignore_reinit_error or _core.is_worker():
+        if ignore_reinit_error:
             return _context or Context("")
         raise RuntimeError(
             "sheaf.init was called already: call sheaf.shutdown() first, or pass "
             "ignore_reinit_error=True (Maybe you called ray.init twice by accident?)"
         )
+    if not isinstance(others.get("_system_config") or {}, dict):
+        raise TypeError(f"_system_config={others['_system_config']!r}: want a dict")
     if local_mode:
         raise RuntimeError(
             "`local_mode` is no longer supported: a node of one's own starts in milliseconds"

@@ -225,39 +225,37 @@ def _check_value(name: str, value: Any) -> None:
 
 def _check_place(name: str, value: Any) -> None:
     """Where a call shall run: the types, and the labels."""
-    from sheaf.util import placement_group, scheduling_strategies  # For those that are placed.
+    from sheaf.util import scheduling_strategies  # For those that are placed.
 
-    strategies = scheduling_strategies
+    if name == "placement_group":  # Its class imports this module.
+        if value != "default" and not hasattr(value, "bundle_specs"):
+            raise TypeError(f"{name}={value!r}: want a placement group, or 'default'")
+        return
     wanted: Any = {
         "fallback_strategy": (list, "a list of dicts, as [{'label_selector': {'zone': 'a'}}]"),
         "label_selector": (dict, "a dict of labels, as {'zone': 'a'}"),
-        "placement_group": (
-            (str, placement_group.PlacementGroup),
-            "a placement group, or 'default'",
-        ),
         "placement_group_bundle_index": (int, "a number; -1 is any bundle"),
         "placement_group_capture_child_tasks": (bool, "True or False"),
         "scheduling_strategy": (
             (
                 str,
-                strategies.PlacementGroupSchedulingStrategy,
-                strategies.NodeAffinitySchedulingStrategy,
-                strategies.NodeLabelSchedulingStrategy,
+                scheduling_strategies.PlacementGroupSchedulingStrategy,
+                scheduling_strategies.NodeAffinitySchedulingStrategy,
+                scheduling_strategies.NodeLabelSchedulingStrategy,
             ),
             "'DEFAULT', 'SPREAD', or an object of sheaf.util.scheduling_strategies",
         ),
     }[name]
-    no_group = name == "placement_group" and isinstance(value, str) and value != "default"
-    if no_group or not isinstance(value, wanted[0]):
+    if not isinstance(value, wanted[0]):
         raise TypeError(f"{name}={value!r}: want {wanted[1]}")
     if name == "label_selector":
-        strategies.check_selector(name, value)
+        scheduling_strategies.check_selector(name, value)
     elif name == "fallback_strategy":
         for entry in value:
             if not isinstance(entry, dict) or set(entry) != {"label_selector"}:
                 raise ValueError(f"{name}: {entry!r}: want {{'label_selector': {{'zone': 'a'}}}}")
             if entry["label_selector"]:
-                strategies.check_selector(name, entry["label_selector"])
+                scheduling_strategies.check_selector(name, entry["label_selector"])
 
 
 def _check_most(name: str, value: int) -> None:

@@ -114,9 +114,10 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         NotImplementedError: Ray has the field, and Sheaf has not.
     """
 
-    def __init__(self, **fields: Any):
+    def __init__(self, *, _validate: bool = True, **fields: Any):
         super().__init__({name: value for name, value in fields.items() if value is not None})
-        check(self)
+        if _validate:
+            check(self)
 
     def set(self, name: str, value: Any) -> None:
         """Changes a field.
@@ -155,7 +156,7 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         """
         import json
 
-        return cls(**json.loads(text))
+        return cls(_validate=False, **json.loads(text))
 
     def env_vars(self) -> dict[str, str]:
         """Returns the variables."""
@@ -249,7 +250,8 @@ def check(runtime_env: Any) -> None:
         isinstance(name, str) and isinstance(value, str) for name, value in variables.items()
     ):
         raise TypeError(
-            f"runtime_env['env_vars'] must be of type Dict[str, str], got {variables!r}"
+            f"runtime_env['env_vars'] must be of type Dict[str, str], names and values are str: "
+            f"{variables!r}"
         )
     _check_paths(runtime_env)
     excludes = runtime_env.get("excludes") or []
@@ -276,7 +278,8 @@ def _check_paths(runtime_env: dict[str, Any]) -> None:
     for field, value in paths:
         path = value if isinstance(value, types.ModuleType) else _path(field, value)
         if isinstance(path, str) and not os.path.exists(path):
-            raise ValueError(f"runtime_env {field}={path!r}: there is no such directory")
+            kind = "package directory, module or wheel" if field == "py_modules" else "directory"
+            raise ValueError(f"runtime_env {field}={path!r}: this is no {kind}")
 
 
 def plan(runtime_env: Any) -> Plan:
@@ -352,7 +355,7 @@ def described(entries: dict[str, str]) -> RuntimeEnv:
         fields[wanted["tool"]] = wanted["packages"]
     if "@timeout" in entries:
         fields["config"] = {"setup_timeout_seconds": float(entries["@timeout"])}
-    return RuntimeEnv(**fields)
+    return RuntimeEnv(_validate=False, **fields)  # Its directories are names in the cluster.
 
 
 def _hook(hook: Any) -> str:

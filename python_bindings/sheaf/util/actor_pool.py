@@ -97,27 +97,33 @@ class ActorPool:
 
         Args:
             timeout: seconds; None waits for ever.
-            ignore_if_timedout: gives None, and skips the result, when it is late.
+            ignore_if_timedout: skips the result when it is late.
 
         Returns:
             The result.
 
         Raises:
             StopIteration: no result is pending.
-            TimeoutError: the result was late; it stays the next one.
+            TimeoutError: the result was late; it stays the next one, unless it is skipped.
+            ValueError: get_next_unordered has taken the later ones.
             RayTaskError: a call raised; it is an instance of what was raised, too.
         """
         if not self.has_next():
             raise StopIteration("No more results to get")
+        if self._next_return >= self._next_task:
+            raise ValueError("It is not allowed to call get_next() after get_next_unordered()")
         ref = self._by_index[self._next_return]
         ready, _ = wait([ref], timeout=timeout)
+        late = TimeoutError(f"Timed out waiting for result: it was not ready in {timeout} s")
         if not ready and not ignore_if_timedout:
-            raise TimeoutError(f"Timed out waiting for result: it was not ready in {timeout} s")
+            raise late
         del self._by_index[self._next_return]
         self._next_return += 1
         _, actor = self._running.pop(ref)
         self._give_back(actor)
-        return _core.get(ref) if ready else None
+        if not ready:
+            raise late
+        return _core.get(ref)
 
     def get_next_unordered(
         self, timeout: float | None = None, ignore_if_timedout: bool = False

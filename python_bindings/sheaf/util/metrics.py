@@ -15,6 +15,7 @@ import os
 import re
 import threading
 import time
+import warnings
 from typing import Any
 
 from sheaf import _core
@@ -171,9 +172,16 @@ class Metric:
     def __init__(self, name: str, description: str = "", tag_keys: tuple[str, ...] | None = None):
         if type(self) is Metric:
             raise TypeError("Metric has no values: want a Counter, a Gauge or a Histogram")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(
-                f"name={name!r}: want letters, digits and _, as a Prometheus metric has"
+        if not isinstance(name, str):
+            raise TypeError(f"name={name!r}: want a str")
+        if not name:
+            raise ValueError("name='': a metric has a name")
+        self._is_served = _NAME.fullmatch(name) is not None
+        if not self._is_served:
+            warnings.warn(
+                f"Invalid metric name: {name}: it is not served; want letters, digits and _, as a "
+                "Prometheus metric has",
+                stacklevel=3,
             )
         keys = () if tag_keys is None else tag_keys
         if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
@@ -189,9 +197,7 @@ class Metric:
         self._name, self._description, self._tag_keys = name, description, keys
         self._default_tags: dict[str, str] = {}
         with _file.lock:
-            series = _file.metrics.setdefault(
-                name, _Series(self._kind, name, description, self._boundaries())
-            )
+            series = self._series()
         if (series.kind, series.boundaries) != (self._kind, self._boundaries()):
             raise ValueError(
                 f"{name} is a {series.kind} of this process already, with "
@@ -214,16 +220,17 @@ class Metric:
             ValueError: the metric has no such tag.
             TypeError: a value is no str.
         """
+        for key in default_tags:
+            if key not in self._tag_keys:
+                raise ValueError(
+                    f"{self._name}: Unrecognized tag key {key}: there are {list(self._tag_keys)}"
+                )
         self._check_tags(default_tags)
         self._default_tags = dict(default_tags)
         return self
 
     def _check_tags(self, tags: dict[str, str]) -> None:
         for key, value in tags.items():
-            if key not in self._tag_keys:
-                raise ValueError(
-                    f"{self._name}: Unrecognized tag key {key}: there are {list(self._tag_keys)}"
-                )
             if not isinstance(value, str):
                 raise TypeError(f"tags: {key}={value!r}: Tag values must be str")
 
@@ -238,6 +245,8 @@ class Metric:
         return tuple((key, merged[key]) for key in self._tag_keys)
 
     def _series(self) -> _Series:
+        if not self._is_served:
+            return _Series(self._kind, self._name, self._description, self._boundaries())
         # Anew after a fork.
         return _file.metrics.setdefault(
             self._name, _Series(self._kind, self._name, self._description, self._boundaries())
@@ -314,17 +323,19 @@ class Gauge(Metric):
 
     _kind = "gauge"
 
-    def set(self, value: float, tags: dict[str, str] | None = None) -> None:
+    def set(self, value: float | None, tags: dict[str, str] | None = None) -> None:
         """Changes the number.
 
         Args:
-            value: from now on.
+            value: from now on; None: it stays as it is.
             tags: values of all tags that have no default.
 
         Raises:
             ValueError: a tag is unknown or missing.
             TypeError: the value is no number, or that of a tag no str.
         """
+        if value is None:
+            return
         _check_number(value)
         labels = self._labels(tags)
         with _file.lock:
@@ -364,6 +375,7 @@ class Histogram(Metric):
                 f"boundaries={boundaries!r}: want positive values that grow, as "
                 "boundaries=[1.0, 2.0]"
             )
+        self.boundaries = boundaries
         self._bounds = tuple(float(bound) for bound in boundaries)
         super().__init__(name, description, tag_keys)
 
@@ -372,6 +384,11 @@ class Histogram(Metric):
 
     def _arguments(self) -> tuple[Any, ...]:
         return self._name, self._description, list(self._bounds), self._tag_keys
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """name, description, tag_keys, default_tags and boundaries."""
+        return {**super().info, "boundaries": self.boundaries}
 
     def observe(self, value: float, tags: dict[str, str] | None = None) -> None:
         """Counts one observation.

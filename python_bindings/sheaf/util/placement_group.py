@@ -385,6 +385,9 @@ def public_state(state: str) -> str:
 
     Args:
         state: as the runtime has it.
+
+    Returns:
+        The state; PENDING instead of INFEASIBLE.
     """
     return "PENDING" if state == "INFEASIBLE" else state
 

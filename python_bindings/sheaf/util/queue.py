@@ -12,7 +12,13 @@ from sheaf import _core
 from sheaf.actor import kill
 from sheaf.decorator import remote
 
-Empty, Full = queue.Empty, queue.Full
+
+class Empty(queue.Empty):
+    """The queue has no item."""
+
+
+class Full(queue.Full):
+    """The queue has no room."""
 
 
 class Queue:

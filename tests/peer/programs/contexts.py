@@ -13,11 +13,24 @@ def context():
 
 
 def shape(id):
-    """The kind of an id, and how long it is."""
+    """The kind of an id, and whether it is hexadecimal."""
     if id is None:
         return None
     text = id if isinstance(id, str) else id.hex()
-    return type(id).__name__, len(text), all(c in "0123456789abcdef" for c in text)
+    return type(id).__name__, all(c in "0123456789abcdef" for c in text)
+
+
+@program
+def lengths_of_ids():
+    here = context()
+    say(len(here.get_job_id()), len(here.get_node_id()), len(here.get_worker_id()))
+
+    @ray.remote
+    class A:
+        def ids(self):
+            return len(context().get_task_id()), len(context().get_actor_id())
+
+    say(ray.get(A.remote().ids.remote()))
 
 
 @program
@@ -70,7 +83,6 @@ def ids_of_an_actor():
     say(shape(making), shape(task), making != task)
     named = A.options(name="context_named").remote()
     say(ray.get(named.ids.remote())[3])
-    say(actor.endswith(context().get_job_id()))
 
 
 @program
@@ -209,12 +221,6 @@ def restarts_are_told():
     say(eventually(restarted))
     outcome(lambda: context().was_current_actor_reconstructed)
 
-    @ray.remote
-    def f():
-        return context().was_current_actor_reconstructed
-
-    outcome(ray.get, f.remote())
-
 
 @program
 def assigned_resources():
@@ -294,8 +300,6 @@ def namespaces_of_init():
             return context().namespace
 
     say(context().namespace, ray.get(A.remote().told.remote()))
-    other = A.options(namespace="others", name="a").remote()
-    say(ray.get(other.told.remote()))
 
 
 @program
@@ -329,17 +333,13 @@ def deprecated_ids():
 
 @program(alone=True)
 def without_a_session():
+    say(ray.is_initialized())
     here = context()
-    words = ["has not been initialized"]
-    outcome(here.get_job_id, words=words)
-    outcome(here.get_node_id, words=words)
-    outcome(here.get_worker_id, words=words)
-    outcome(here.get_session_name, words=words)
-    outcome(here.get_task_id)
-    outcome(here.get_actor_id)
-    outcome(lambda: here.namespace)
-    outcome(here.get_node_labels)
-    outcome(here.get_temp_dir, words=words)
+    say(ray.is_initialized(), here is ray.get_runtime_context())
+    say(shape(here.get_job_id()), shape(here.get_node_id()), here.get_task_id())
+    ray.shutdown()
+    for ask in (here.get_job_id, here.get_node_id, here.get_worker_id, here.get_session_name):
+        outcome(ask, words=["has not been initialized"])
     say(ray.is_initialized())
 
 
@@ -368,7 +368,7 @@ def attempts_are_counted():
 
 @program
 def the_gcs_address():
-    say(type(context().gcs_address).__name__, ":" in context().gcs_address)
+    say(type(context().gcs_address).__name__, context().gcs_address != "")
 
     @ray.remote
     def f():

@@ -189,7 +189,6 @@ def removed_groups():
     table = placement_group_table(group)
     say(table["bundles"], table["strategy"], table["name"])
     say(group.bundle_count)
-    outcome(group.wait, 0.2)
     outcome(remove_placement_group, None)
 
 

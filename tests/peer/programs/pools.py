@@ -89,9 +89,9 @@ def order_of_a_pool():
     pool.submit(lambda a, v: a.after.remote(0.5, v), "slow")
     pool.submit(lambda a, v: a.after.remote(0, v), "fast")
     say(pool.get_next(), pool.get_next())
-    pool.submit(double, 1)
-    pool.submit(double, 2)
-    pool.get_next_unordered()
+    pool.submit(lambda a, v: a.after.remote(0.5, v), "slow")
+    pool.submit(lambda a, v: a.after.remote(0, v), "fast")
+    say(pool.get_next_unordered())
     outcome(pool.get_next, words=["not allowed"])
 
 

@@ -93,14 +93,8 @@ def unknown_arguments():
 def wrong_amounts():
     for arguments in (
         {"num_cpus": -1},
-        {"num_cpus": "1"},
         {"num_gpus": -1},
-        {"resources": {"CPU": 1}},
         {"resources": {"slot": -1}},
-        {"resources": ["slot"]},
-        {"resources": "slot"},
-        {"resources": {"slot": "1"}},
-        {"object_store_memory": 1},
         {"object_store_memory": "many"},
         {"_system_config": 5},
     ):
@@ -122,7 +116,7 @@ def amounts_of_the_node():
 
 @program(alone=True)
 def addresses_of_nothing():
-    for address in ("nonsense", ":", "http://127.0.0.1:1", 5):
+    for address in ("nonsense", 5):
         say(address)
         outcome(lambda a=address: type(ray.init(address=a, **QUIET)).__name__)
         ray.shutdown()
@@ -172,7 +166,6 @@ def decorators_start_none():
 
     f.options(num_cpus=2)
     ray.put.__name__
-    ray.get_runtime_context()
     say(ray.is_initialized())
 
 
@@ -195,7 +188,6 @@ def questions_without_a_session():
 @program(alone=True)
 def more_questions_without_a_session():
     asks("get_actor", "nobody")
-    asks("wait", [])
     asks("get", 5)
 
 
@@ -229,7 +221,7 @@ def functions_live_on():
         def ping(self):
             return "pong"
 
-    for _ in range(3):
+    for _ in range(2):
         start()
         say(ray.get(f.remote(1)), ray.get(A.remote().ping.remote()))
         ray.shutdown()
@@ -241,14 +233,11 @@ def namespaces():
     say(ray.get_runtime_context().namespace)
     ray.shutdown()
     start()
-    first = ray.get_runtime_context().namespace
-    say(len(first))
-    ray.shutdown()
-    start()
-    say(ray.get_runtime_context().namespace != first)
-    ray.shutdown()
-    outcome(lambda: type(start(namespace="")).__name__)
-    ray.shutdown()
+    say(ray.get_runtime_context().namespace not in ("", "mine"))
+
+
+@program(alone=True)
+def wrong_namespaces():
     outcome(lambda: type(start(namespace=5)).__name__)
 
 
@@ -286,9 +275,8 @@ def init_in_a_task():
 def levels_of_logging():
     import logging
 
-    for level in ("error", "INFO", logging.WARNING):
-        outcome(lambda v=level: type(start(logging_level=v)).__name__ != "")
-        ray.shutdown()
+    outcome(lambda: type(start(logging_level=logging.WARNING)).__name__ != "")
+    ray.shutdown()
     outcome(lambda: type(start(logging_level="loud")).__name__ != "")
     ray.shutdown()
     outcome(lambda: ray.LoggingConfig(encoding="NOPE").encoding)

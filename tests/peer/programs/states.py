@@ -67,7 +67,8 @@ def fields_of_actors():
 @program(alone=True)
 def filters():
     start()
-    ray.get(Named.options(name="a").remote().ping.remote())
+    actor = Named.options(name="a").remote()
+    ray.get(actor.ping.remote())
     for filters in (
         [("name", "=", "a")],
         [("name", "!=", "a")],

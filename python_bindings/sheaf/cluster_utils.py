@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 import sheaf
-from sheaf.lifecycle import _executable, flag_of
+from sheaf.lifecycle import CLUSTER_VARIABLE, _executable, flag_of
 
 _START_S = 30
 _FLAGS = {
@@ -205,6 +205,7 @@ class Cluster:
         if self.head_node is None:
             self.head_node = node
             self.join_address = said["address"]
+            os.environ[CLUSTER_VARIABLE] = node.session  # Of children, too.
         else:
             self.worker_nodes.append(node)
         if wait and sheaf.is_initialized():
@@ -241,6 +242,8 @@ class Cluster:
         _await_end(node.os_pid)
         if node is self.head_node:
             self.head_node = None
+            if os.environ.get(CLUSTER_VARIABLE) == node.session:
+                del os.environ[CLUSTER_VARIABLE]
         else:
             self.worker_nodes.remove(node)
 

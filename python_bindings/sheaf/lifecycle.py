@@ -40,6 +40,7 @@ _IGNORED = {
     "enable_task_events",
     "log_to_driver_dedup",
 }
+CLUSTER_VARIABLE = "SHEAF_CLUSTER"  # The head of a Cluster, for init("auto") beside it.
 _LONGEST_FLAG = 100_000  # Bytes: the kernel takes no argument of a program of more than 128 KiB.
 _PRELOADED = ("numpy",)  # What workers import ahead of their forks, if the driver has it.
 _context: Context | None = None
@@ -133,8 +134,8 @@ def init(
 
     Args:
         address: None joins the node of SHEAF_ADDRESS, or starts one; "auto" joins the running node
-            of this machine; "local" always starts one; else the session directory of a node, as
-            `sheaf start` prints it.
+            of this machine, or the cluster_utils.Cluster of this process; "local" always starts
+            one; else the session directory of a node, as `sheaf start` prints it.
         num_cpus: CPUs of a node that is started; None: as many as there are.
         num_gpus: GPUs of it; None: those that are found.
         resources: further amounts of it, by name.
@@ -343,7 +344,9 @@ def _address(address: str | None) -> str:
         raise ValueError(
             f"address={address!r}: want 'auto', 'local', or the session directory of a node"
         )
-    return "latest" if address == "auto" else address
+    if address == "auto":
+        return os.environ.get(CLUSTER_VARIABLE) or "latest"
+    return address
 
 
 def _node_flags(given: dict[str, Any]) -> list[str]:

@@ -117,6 +117,14 @@ def check(kind: str, options: dict[str, Any]) -> None:
         )
 
 
+def merged(options: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """`options` with those of .options(); an empty runtime_env there leaves the one that was."""
+    out = {**options, **given}
+    if not given.get("runtime_env", True) and options.get("runtime_env"):
+        out["runtime_env"] = options["runtime_env"]
+    return out
+
+
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
     other = {"task": ACTOR_ONLY, "actor": TASK_ONLY, "method": ACTOR_ONLY | TASK_ONLY | COMMON}[
         kind

@@ -84,7 +84,7 @@ class RemoteFunction(_core.Caller):
         """
         options.check("task", given)
         made = type(self).__new__(type(self))
-        made._set(self._function, {**self._options, **given}, self._root or self)
+        made._set(self._function, options.merged(self._options, given), self._root or self)
         return made
 
     @property

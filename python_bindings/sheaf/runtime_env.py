@@ -118,6 +118,8 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         super().__init__({name: value for name, value in fields.items() if value is not None})
         if _validate:
             check(self)
+            if "config" in self:
+                self["config"] = RuntimeEnvConfig(**self["config"])
 
     def set(self, name: str, value: Any) -> None:
         """Changes a field.
@@ -169,6 +171,18 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
     def py_modules(self) -> list[Any]:
         """Returns the modules."""
         return list(self.get("py_modules") or [])
+
+    def working_dir_uri(self) -> str | None:
+        """Returns the directory, or None: there is none."""
+        return self.get("working_dir")
+
+    def py_modules_uris(self) -> list[Any]:
+        """Returns the modules."""
+        return self.py_modules()
+
+    def has_conda(self) -> bool:
+        """Returns False: there is no conda in Sheaf."""
+        return False
 
     def has_working_dir(self) -> bool:
         """Returns whether there is a directory."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from sheaf import _core
 from sheaf._core import ObjectRef
+from sheaf.exceptions import ActorDiedError
 from sheaf.object_ref import wait
 
 Submit = Callable[[Any, Any], "ObjectRef[Any]"]
@@ -89,8 +90,8 @@ class ActorPool:
         self._next_task += 1
 
     def has_next(self) -> bool:
-        """Returns whether results are pending."""
-        return bool(self._running) or bool(self._waiting)
+        """Returns whether results are pending. Calls that wait for the first actor are none."""
+        return bool(self._running)
 
     def get_next(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
         """Waits for the next result in the order of the calls, and takes it.
@@ -120,10 +121,10 @@ class ActorPool:
         del self._by_index[self._next_return]
         self._next_return += 1
         _, actor = self._running.pop(ref)
-        self._give_back(actor)
         if not ready:
+            self._give_back(actor)
             raise late
-        return _core.get(ref)
+        return self._result(ref, actor)
 
     def get_next_unordered(
         self, timeout: float | None = None, ignore_if_timedout: bool = False
@@ -152,8 +153,7 @@ class ActorPool:
         index, actor = self._running.pop(ready[0])
         del self._by_index[index]
         self._next_return = max(self._next_return, index + 1)
-        self._give_back(actor)
-        return _core.get(ready[0])
+        return self._result(ready[0], actor)
 
     def has_free(self) -> bool:
         """Returns whether an actor is idle and no call waits for one."""
@@ -175,6 +175,20 @@ class ActorPool:
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
             raise ValueError("Actor already belongs to current ActorPool")
         self._give_back(actor)
+
+    def _result(self, ref: ObjectRef[Any], actor: Any) -> Any:
+        """The value; an actor that died leaves the pool."""
+        try:
+            value = _core.get(ref)
+        except ActorDiedError:
+            if self._waiting and self._idle:
+                self.submit(*self._waiting.pop(0))
+            raise
+        except BaseException:
+            self._give_back(actor)
+            raise
+        self._give_back(actor)
+        return value
 
     def _give_back(self, actor: Any) -> None:
         self._idle.append(actor)

@@ -162,7 +162,7 @@ def arguments_of_nodes():
     ) as nodes:
         row = next(row for row in ray.nodes() if row["NodeID"] == nodes.others[0].node_id)
         say(row["Resources"]["GPU"], row["Resources"]["memory"], row["Labels"].get("zone"))
-        say(row["Resources"]["object_store_memory"], row["NodeName"])
+        say(row["Resources"]["object_store_memory"])
 
         @ray.remote(num_gpus=1)
         def variable():
@@ -178,7 +178,6 @@ def wrong_arguments_of_nodes():
     with Nodes() as nodes:
         outcome(nodes.cluster.add_node, nope=1)
         outcome(nodes.cluster.add_node, num_cpu=1)
-        outcome(nodes.cluster.add_node, resources={"CPU": 1})
         say(alive())
 
 

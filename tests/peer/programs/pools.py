@@ -196,7 +196,6 @@ def ends_of_a_process_pool():
     other.join()
     outcome(Pool, 0)
     outcome(Pool, -1, words=["must be > 0"])
-    outcome(lambda: Pool(1, initializer=5))
 
 
 def initialize(value):

@@ -292,7 +292,6 @@ def wrong_environments_say_why():
         lambda: variable.options(runtime_env={"working_dir": "."}),
         words=["is not a valid URI", "only supported at the job level"],
     )
-    outcome(lambda: variable.options(runtime_env=5), words=["runtime_env must be"])
 
 
 @program
@@ -319,7 +318,7 @@ def the_class_checks():
         {},
     ):
         say(fields)
-        outcome(lambda f=fields: sorted(RuntimeEnv(**f)))
+        outcome(lambda f=fields: sorted(name for name in RuntimeEnv(**f) if name[0] != "_"))
 
 
 @program

@@ -236,7 +236,7 @@ def cpus_all_taken():
 def custom_resources():
     ray.init(
         num_cpus=2,
-        resources={"slot": 2, "odd-name": 0.5},
+        resources={"slot": 2, "odd-name": 1},
         include_dashboard=False,
         log_to_driver=False,
     )

@@ -289,7 +289,7 @@ class ActorClass:
             TypeError: the value of an option has the wrong type.
         """
         options.check("actor", given)
-        return ActorClass(self._class, {**self._options, **given}, self._root or self)
+        return ActorClass(self._class, options.merged(self._options, given), self._root or self)
 
     @property
     def remote(self) -> Callable[..., ActorHandle]:

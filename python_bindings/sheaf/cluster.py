@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
 
 HEAD = 1  # The number of the node that started the cluster.
+# Of nodes of Ray; those of Sheaf have no such ports and sockets, and say nothing of a death.
+_UNUSED = {
+    "ObjectManagerPort": 0,
+    "ObjectStoreSocketName": "",
+    "RayletSocketName": "",
+    "MetricsAgentPort": 0,
+    "DashboardAgentListenPort": 0,
+    "RuntimeEnvAgentPort": 0,
+    "DeathReason": 0,
+    "DeathReasonMessage": "",
+}
 _HEAD_RESOURCE = "node:__internal_head__"
 
 
@@ -23,13 +34,15 @@ def nodes() -> list[dict[str, Any]]:
     Returns:
         One dict a node: NodeID (56 hexadecimal digits), Alive, NodeManagerAddress,
         NodeManagerHostname, NodeManagerPort, NodeName, MetricsExportPort, Resources (amounts by
-        name; bytes for memory; empty of dead nodes) and Labels.
+        name; bytes for memory; empty of dead nodes) and Labels. Further ones of Ray are 0 or "".
 
     Raises:
+        RaySystemError: this process has joined no cluster.
         RayError: this process's node does not answer, or has ended.
     """
     from urllib.parse import urlsplit
 
+    _need_session()
     rows = []
     for row in _core.nodes():
         address = _address(row)
@@ -46,11 +59,20 @@ def nodes() -> list[dict[str, Any]]:
                 else 0,
                 "NodeName": address,
                 "MetricsExportPort": urlsplit(row["metrics_url"]).port,
+                **_UNUSED,
                 "Resources": _with_node_resource(row["total"], row) if alive else {},
                 "Labels": row["labels"],
             }
         )
     return rows
+
+
+def _need_session() -> None:
+    """These questions start no node."""
+    if not _core.is_initialized():
+        from sheaf.exceptions import RaySystemError  # For those who ask too early.
+
+        raise RaySystemError("Ray has not been started yet: call sheaf.init() first")
 
 
 def _address(row: dict[str, Any]) -> str:
@@ -109,6 +131,7 @@ def actors() -> list[dict[str, Any]]:
 
 
 def _sum(kind: str) -> dict[str, float]:
+    _need_session()
     total: dict[str, float] = {}
     for row in _core.nodes():
         if row["state"] == "ALIVE":
@@ -125,6 +148,7 @@ def cluster_resources() -> dict[str, float]:
         bytes, "node:ADDRESS" 1 a node.
 
     Raises:
+        RaySystemError: this process has joined no cluster.
         RayError: this process's node does not answer, or has ended.
     """
     return _sum("total")
@@ -137,6 +161,7 @@ def available_resources() -> dict[str, float]:
         Amounts by resource, as cluster_resources has them; what is in use whole is not named.
 
     Raises:
+        RaySystemError: this process has joined no cluster.
         RayError: this process's node does not answer, or has ended.
     """
     return {name: amount for name, amount in _sum("available").items() if amount > 0}

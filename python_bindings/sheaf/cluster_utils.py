@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 import sheaf
-from sheaf.lifecycle import _executable, flag_of
+from sheaf.lifecycle import CLUSTER_VARIABLE, _executable, flag_of
 
 _START_S = 30
 _FLAGS = {
@@ -25,7 +25,20 @@ _FLAGS = {
     "object_store_memory": "--object-store-memory",
     "port": "--port",
 }
-_IGNORED = {"include_dashboard", "dashboard_port", "_system_config", "env_vars"}
+_DEFAULTS = {"num_cpus": 1, "num_gpus": 0}
+# What nodes of Ray take, and what means nothing here.
+_IGNORED = set(
+    """_system_config autoscaling_config cluster_id dashboard_agent_listen_port dashboard_host
+    dashboard_port enable_object_reconstruction external_addresses gcs_address gcs_server_port
+    huge_pages include_dashboard include_log_monitor log_to_stderr max_worker_port
+    metrics_agent_port metrics_export_port min_worker_port no_monitor node_id node_ip_address
+    node_manager_port node_name num_redis_shards object_manager_port object_spilling_directory
+    plasma_directory plasma_store_socket_name proxy_server_url ray_client_server_port
+    ray_debugger_external raylet_socket_name redirect_output redis_address redis_max_clients
+    redis_password redis_port redis_shard_ports redis_username resource_isolation_config
+    runtime_env_agent_port runtime_env_dir_name session_name setup_worker_path temp_dir webui
+    worker_path worker_port_list""".split()  # noqa: SIM905
+)
 
 
 class ClusterNode:
@@ -51,6 +64,23 @@ class ClusterNode:
 
     unique_id = node_id
 
+    def kill_raylet(self, check_alive: bool = True) -> None:
+        """Ends the node's daemon as a crash does. Cluster.remove_node forgets the node, too.
+
+        Args:
+            check_alive: without effect.
+        """
+        del check_alive
+        try:
+            os.kill(self.os_pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        _await_end(self.os_pid)
+
+    def remaining_processes_alive(self) -> bool:
+        """Returns whether its daemon runs."""
+        return _runs(self.os_pid)
+
     def __repr__(self) -> str:
         return f"ClusterNode({self.node_number}, pid={self.os_pid})"
 
@@ -74,7 +104,7 @@ class Cluster:
         shutdown_at_exit: whether the nodes end with this process, however that ends.
 
     Raises:
-        RuntimeError: the head does not start; with what it said.
+        RuntimeError: the head does not start, with what it said; or `connect` without a head.
         TypeError: an argument of the head is unknown.
         FileNotFoundError: the program `sheaf` is neither in this package nor in PATH.
     """
@@ -86,6 +116,9 @@ class Cluster:
         head_node_args: dict[str, Any] | None = None,
         shutdown_at_exit: bool = True,
     ):
+        if connect and not initialize_head:
+            raise RuntimeError("Cannot connect to uninitialized cluster: pass initialize_head=True")
+        self.connected = False
         self._directory = tempfile.mkdtemp(prefix="sheaf-cluster-")
         self._watch = _end_with_this_process(self._directory) if shutdown_at_exit else None
         self.head_node: ClusterNode | None = None
@@ -99,11 +132,11 @@ class Cluster:
                 self.connect()
 
     @property
-    def address(self) -> str:
-        """The session directory of the head. RuntimeError: there is none yet."""
-        if self.head_node is None:
-            raise RuntimeError("this cluster has no node yet; call add_node first")
-        return self.head_node.session
+    def address(self) -> str | None:
+        """The session directory of the head, or None: there is none."""
+        return self.head_node and self.head_node.session
+
+    gcs_address = address
 
     @property
     def token_file(self) -> str:
@@ -117,17 +150,21 @@ class Cluster:
             namespace: where named actors are made and found; None: one of this job's own.
 
         Raises:
-            RuntimeError: the cluster has no head, or the process has joined one already.
+            AssertionError: the cluster has no head, or this was called already.
         """
-        sheaf.init(address=self.address, namespace=namespace)
+        assert self.address is not None, "this cluster has no node yet; call add_node first"
+        assert not self.connected, "this process has joined the cluster already"
+        sheaf.init(address=self.address, namespace=namespace, ignore_reinit_error=True)
+        self.connected = True
 
     def add_node(self, wait: bool = True, **arguments: Any) -> ClusterNode:
         """Starts a node. The first one is the head.
 
         Args:
             wait: returns when the connected driver sees it alive, if there is one.
-            arguments: num_cpus, num_gpus, resources, labels, memory (bytes), object_store_memory
-                (bytes), port.
+            arguments: num_cpus (default: 1), num_gpus (0), resources, labels, memory (bytes),
+                object_store_memory (bytes), port, env_vars (of the node and its workers); others
+                of Ray have no effect.
 
         Returns:
             The node.
@@ -141,7 +178,8 @@ class Cluster:
         command += ["--head"] if self.head_node is None else [f"--address={self.join_address}"]
         if "port" not in arguments:
             command.append("--port=0")
-        for name, value in arguments.items():
+        environment = {**os.environ, **(arguments.pop("env_vars", None) or {})}
+        for name, value in {**_DEFAULTS, **arguments}.items():
             if name in _IGNORED or value is None:
                 continue
             if name == "resources":
@@ -153,10 +191,10 @@ class Cluster:
             else:
                 raise TypeError(
                     f"add_node() knows no argument {name!r}; it knows "
-                    f"{', '.join([*_FLAGS, 'labels', 'resources'])}"
+                    f"{', '.join([*_FLAGS, 'env_vars', 'labels', 'resources'])}"
                 )
         # Its directory, which goes with it, may lie in memory.
-        environment = {**os.environ, "SHEAF_STATE_IN_MEMORY": "1"}
+        environment["SHEAF_STATE_IN_MEMORY"] = "1"
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_START_S
         )
@@ -167,6 +205,7 @@ class Cluster:
         if self.head_node is None:
             self.head_node = node
             self.join_address = said["address"]
+            os.environ[CLUSTER_VARIABLE] = node.session  # Of children, too.
         else:
             self.worker_nodes.append(node)
         if wait and sheaf.is_initialized():
@@ -179,24 +218,42 @@ class Cluster:
         Args:
             node: which one.
             allow_graceful: False ends it as a crash does.
+
+        Raises:
+            ValueError: this process has joined that node; it leaves it.
         """
-        if allow_graceful:
+        if sheaf.is_initialized() and sheaf.get_runtime_context().get_node_id() == node.node_id:
+            sheaf.shutdown()
+            raise ValueError(
+                "Removing a node that is connected to this Ray client is not allowed: it would "
+                "take this process with it, which has left the cluster now"
+            )
+        self._end(node, allow_graceful)
+
+    def _end(self, node: ClusterNode, gracefully: bool) -> None:
+        if gracefully:
             subprocess.run(
                 [_program(), "stop", f"--address={node.session}"],
                 capture_output=True,
                 timeout=_START_S,
             )
         else:
-            os.kill(node.os_pid, signal.SIGKILL)
+            node.kill_raylet()
         _await_end(node.os_pid)
         if node is self.head_node:
             self.head_node = None
+            if os.environ.get(CLUSTER_VARIABLE) == node.session:
+                del os.environ[CLUSTER_VARIABLE]
         else:
             self.worker_nodes.remove(node)
 
     def list_all_nodes(self) -> list[ClusterNode]:
         """Returns the nodes, the head first."""
         return ([self.head_node] if self.head_node else []) + self.worker_nodes
+
+    def remaining_processes_alive(self) -> bool:
+        """Returns whether all nodes run."""
+        return all(node.remaining_processes_alive() for node in self.list_all_nodes())
 
     def wait_for_nodes(self, timeout: float = 30) -> None:
         """Waits until exactly these nodes are seen alive: by the connected driver, or before there
@@ -244,7 +301,7 @@ class Cluster:
         """Ends all nodes and removes their files. Idempotent."""
         for node in reversed(self.list_all_nodes()):
             try:
-                self.remove_node(node)
+                self._end(node, True)
             except (OSError, subprocess.TimeoutExpired):
                 continue
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -283,11 +340,13 @@ def _program() -> str:
 
 def _await_end(pid: int) -> None:
     deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline:
-        try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-                if file.read().rsplit(")", 1)[1].split()[0] == "Z":
-                    return
-        except OSError:
-            return
+    while time.monotonic() < deadline and _runs(pid):
         time.sleep(0.005)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

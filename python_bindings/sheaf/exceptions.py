@@ -375,6 +375,9 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
         )
     if kind == Kind.ACTOR_DIED:
         return _actor_died(message, payload)
+    if kind in (Kind.TASK_UNSCHEDULABLE, Kind.ACTOR_UNSCHEDULABLE):
+        whose = "task" if kind == Kind.TASK_UNSCHEDULABLE else "actor"
+        message = f"The {whose} is not schedulable: {message}"
     return _CLASSES.get(kind, RaySystemError)(message)
 
 

@@ -7,6 +7,7 @@ import atexit
 import os
 import sys
 import time
+from collections.abc import Iterator, Mapping
 
 from sheaf import _core, _version, cluster, ids, options
 
@@ -39,14 +40,16 @@ _IGNORED = {
     "enable_task_events",
     "log_to_driver_dedup",
 }
+CLUSTER_VARIABLE = "SHEAF_CLUSTER"  # The head of a Cluster, for init("auto") beside it.
 _LONGEST_FLAG = 100_000  # Bytes: the kernel takes no argument of a program of more than 128 KiB.
 _PRELOADED = ("numpy",)  # What workers import ahead of their forks, if the driver has it.
 _context: Context | None = None
 _entries: dict[str, str] = {}  # Of the environment that init was given.
 
 
-class Context:
-    """What init gives: the address of the node, and what Ray programs read of it.
+class Context(Mapping):  # type: ignore[type-arg]
+    """What init gives: the address of the node, and what Ray programs read of it; a mapping of
+    address_info.
 
     As a context manager it ends the session at the end of the block.
 
@@ -62,22 +65,25 @@ class Context:
             "gcs_address": session,
             "webui_url": "",
             "node_id": "",
+            "object_store_address": session,
+            "raylet_socket_name": session,
+            "redis_address": None,
+            "metrics_export_port": None,
+            "dashboard_agent_listen_port": None,
         }
         self.dashboard_url = ""
         self.python_version = sys.version.split()[0]
         self.ray_version = _version.__ray_version__
+        self.ray_commit = ""
 
     def __getitem__(self, name: str) -> Any:
         return self.address_info[name]
 
-    def get(self, name: str, otherwise: Any = None) -> Any:
-        """Returns an entry of address_info.
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.address_info)
 
-        Args:
-            name: of the entry, as "address" or "node_id".
-            otherwise: what is returned where there is none.
-        """
-        return self.address_info.get(name, otherwise)
+    def __len__(self) -> int:
+        return len(self.address_info)
 
     def disconnect(self) -> None:
         """Leaves the cluster, as sheaf.shutdown does."""
@@ -128,8 +134,8 @@ def init(
 
     Args:
         address: None joins the node of SHEAF_ADDRESS, or starts one; "auto" joins the running node
-            of this machine; "local" always starts one; else the session directory of a node, as
-            `sheaf start` prints it.
+            of this machine, or the cluster_utils.Cluster of this process; "local" always starts
+            one; else the session directory of a node, as `sheaf start` prints it.
         num_cpus: CPUs of a node that is started; None: as many as there are.
         num_gpus: GPUs of it; None: those that are found.
         resources: further amounts of it, by name.
@@ -139,7 +145,7 @@ def init(
         runtime_env: of all tasks and actors (sheaf.runtime_env.RuntimeEnv, or a dict).
         ignore_reinit_error: whether a second call returns the context of the first.
         log_to_driver: whether what workers print is printed here, too.
-        local_mode: not in Sheaf.
+        local_mode: no longer supported.
         job_config: a sheaf.job_config.JobConfig; its namespace and environment count where none is
             given here.
         configure_logging: False leaves `logging_level` without effect.
@@ -152,25 +158,27 @@ def init(
 
     Raises:
         ConnectionError: no node answers at `address`.
-        RuntimeError: init was called already, and ignore_reinit_error is False.
-        ValueError: a wrong value, an unknown argument, or resources for a node that runs already.
-        TypeError: the namespace is no str.
-        NotImplementedError: local_mode.
+        RuntimeError: init was called already, and ignore_reinit_error is False; an unknown
+            argument; local_mode.
+        TypeError: a value has the wrong type.
+        ValueError: a wrong value, or resources for a node that runs already.
     """
     global _context, _entries
     for name in others:
         if name not in _IGNORED:
-            raise ValueError(_unknown(name))
+            raise RuntimeError(_unknown(name))
     if _core.is_initialized():
-        if ignore_reinit_error or _core.is_worker():
+        if ignore_reinit_error:
             return _context or Context("")
         raise RuntimeError(
             "sheaf.init was called already: call sheaf.shutdown() first, or pass "
-            "ignore_reinit_error=True"
+            "ignore_reinit_error=True (Maybe you called ray.init twice by accident?)"
         )
+    if not isinstance(others.get("_system_config") or {}, dict):
+        raise TypeError(f"_system_config={others['_system_config']!r}: want a dict")
     if local_mode:
-        raise NotImplementedError(
-            "local_mode is not in Sheaf: a node of one's own starts in milliseconds"
+        raise RuntimeError(
+            "`local_mode` is no longer supported: a node of one's own starts in milliseconds"
         )
     where = _address(address)
     if namespace is not None:
@@ -188,8 +196,9 @@ def init(
     flags = _node_flags(given)
     if where and flags:
         raise ValueError(
-            f"{', '.join(n for n, v in given.items() if v is not None)}: of a node "
-            f"that is started; this one runs already ({where})"
+            f"When connecting to an existing cluster, "
+            f"{', '.join(n for n, v in given.items() if v is not None)} must not be provided: it "
+            f"is of a node that is started; this one runs already ({where})"
         )
     if job_config is not None:
         job_config.apply()
@@ -340,7 +349,9 @@ def _address(address: str | None) -> str:
         raise ValueError(
             f"address={address!r}: want 'auto', 'local', or the session directory of a node"
         )
-    return "latest" if address == "auto" else address
+    if address == "auto":
+        return os.environ.get(CLUSTER_VARIABLE) or "latest"
+    return address
 
 
 def _node_flags(given: dict[str, Any]) -> list[str]:
@@ -379,7 +390,7 @@ def _unknown(name: str) -> str:
 
     known = [n for n in inspect.signature(init).parameters if n != "others"]
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    return f"init has no argument '{name}': " + (
+    return f"Unknown keyword argument(s): init has no argument '{name}': " + (
         f"did you mean {near[0]}?" if near else "there are: " + ", ".join(known)
     )
 

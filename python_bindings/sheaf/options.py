@@ -63,6 +63,8 @@ METHOD = {
     "_generator_backpressure_num_objects",
     "_num_objects_per_yield",
 }
+# An actor for which one of these is given holds a CPU, as a task does, unless num_cpus says else.
+_CPU_HOLDERS = ("num_cpus", "num_gpus", "resources", "accelerator_type")
 _PER_KIND = {"task": TASK_ONLY | COMMON, "actor": ACTOR_ONLY | COMMON, "method": METHOD}
 
 
@@ -83,6 +85,14 @@ def check(kind: str, options: dict[str, Any]) -> None:
         raise ValueError(
             "The actor name must be specified to use `get_if_exists`: add name='...' to be found by"
         )
+
+
+def merged(options: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """`options` with those of .options(); an empty runtime_env there leaves the one that was."""
+    out = {**options, **given}
+    if not given.get("runtime_env", True) and options.get("runtime_env"):
+        out["runtime_env"] = options["runtime_env"]
+    return out
 
 
 def check_task(given: dict[str, Any], is_generator: bool) -> None:
@@ -197,8 +207,9 @@ def resources_of(options: dict[str, Any], default_cpus: float) -> dict[str, floa
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
-    """scheduling_strategy, placement_group and label_selector as the runtime takes them."""
+def strategy_of(options: dict[str, Any], amounts: dict[str, float]) -> dict[str, Any]:
+    """scheduling_strategy, placement_group and label_selector as the runtime takes them, for a call
+    that asks for `amounts`."""
     from sheaf.util import scheduling_strategies  # `import sheaf` does without sheaf.util.
 
     given = options.get("scheduling_strategy")
@@ -208,13 +219,16 @@ def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
         if number is not None:
             return {"kind": "node", "node": number, "soft": False}
     group = options.get("placement_group")
-    if given is None and group is not None and group != "default":
+    index = options.get("placement_group_bundle_index", -1)
+    if given is None and (group not in (None, "default") or index != -1):
         given = scheduling_strategies.PlacementGroupSchedulingStrategy(
-            group,
-            options.get("placement_group_bundle_index", -1),
+            None if group == "default" else group,
+            index,
             options.get("placement_group_capture_child_tasks"),
         )
-    strategy = scheduling_strategies.as_dict(given)
+    if given is None and group is None and "placement_group" in options:
+        given = "DEFAULT"  # Out of the group that the caller hands down.
+    strategy = scheduling_strategies.as_dict(given, amounts)
     selectors = [
         options.get("label_selector"),
         *(s.get("label_selector") for s in options.get("fallback_strategy") or ()),
@@ -249,10 +263,11 @@ def for_task(options: dict[str, Any], streaming: bool) -> dict[str, Any]:
     returns = options.get("num_returns")
     retries = options.get("max_retries")
     rule = options.get("retry_exceptions")
+    amounts = resources_of(options, 1.0)
     return {
         "kind": "task",
-        "resources": resources_of(options, 1.0),
-        "strategy": strategy_of(options),
+        "resources": amounts,
+        "strategy": strategy_of(options, amounts),
         "environment": environment_of(options.get("runtime_env")),
         "num_returns": 0 if streaming else 1 if returns in (None, "dynamic") else returns,
         "streaming": streaming,
@@ -274,12 +289,10 @@ def for_actor(options: dict[str, Any], is_async: bool, groups: dict[str, int]) -
         )
     placing = resources_of(options, 1.0)
     out: dict[str, Any] = {"kind": "actor", "resources": placing}
-    if options.get("num_cpus") is None:  # A CPU to be placed, none to run.
+    if all(options.get(name) is None for name in _CPU_HOLDERS):  # One to be placed, none to run.
         out["running"] = resources_of(options, 0.0)
-        if options.get("num_gpus") or options.get("resources") or options.get("memory"):
-            out["resources"] = out["running"]
     out.update(
-        strategy=strategy_of(options),
+        strategy=strategy_of(options, placing),
         environment=environment_of(options.get("runtime_env")),
         max_restarts=options.get("max_restarts") or 0,
         max_task_retries=options.get("max_task_retries") or 0,

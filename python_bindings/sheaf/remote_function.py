@@ -84,7 +84,7 @@ class RemoteFunction(_core.Caller):
         """
         options.check_task_override(given, self._options, is_generator(self._function))
         made = type(self).__new__(type(self))
-        made._set(self._function, {**self._options, **given}, self._root or self)
+        made._set(self._function, options.merged(self._options, given), self._root or self)
         return made
 
     # --- what libraries written for Ray read and call ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from sheaf import _core, lifecycle
+from sheaf import _core, ids, lifecycle
 from sheaf._internal import actor_class, exported
 from sheaf.actor import ActorHandle
 from sheaf.ids import node_id
@@ -13,6 +13,9 @@ from sheaf.ids import node_id
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
+
+_WORKERS_ONLY = "This method is only available when the process is a worker, and this is a driver."
+_OTHER_ACCELERATORS = ("TPU", "HPU", "NPU", "neuron_cores", "RBLN", "FURIOSA", "MBLT", "TTNPU")
 
 
 class RuntimeContext:
@@ -22,15 +25,15 @@ class RuntimeContext:
 
     def get_job_id(self) -> str:
         """Returns the job, as 8 hexadecimal digits."""
-        return f"{_core.context()['job']:08x}"
+        return f"{_joined('Job ID')['job']:08x}"
 
     def get_node_id(self) -> str:
         """Returns the node, as sheaf.nodes() names it: 56 hexadecimal digits."""
-        return node_id(_core.context()["node"])
+        return node_id(_joined("Node ID")["node"])
 
     def get_worker_id(self) -> str:
         """Returns the process, as 16 hexadecimal digits."""
-        context = _core.context()
+        context = _joined("Worker ID")
         return f"{context['node']:08x}{context['process']:08x}"
 
     def get_task_id(self) -> str | None:
@@ -72,12 +75,16 @@ class RuntimeContext:
         return _core.context()["captures"]
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """Returns the amounts that the running call holds, by resource."""
+        """Returns the amounts that the running call holds, by resource. AssertionError: in a
+        driver, which holds none."""
+        assert _core.is_worker(), _WORKERS_ONLY
         return _core.context()["resources"]
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """Returns the accelerators that the running call holds: {"GPU": ["0"]}."""
-        return {"GPU": [str(i) for i in _core.context()["gpu_ids"]]}
+        """Returns the accelerators that the running call holds, by kind: {"GPU": ["0"]}. Of the
+        other kinds Sheaf knows amounts alone."""
+        gpus = [str(i) for i in _core.context()["gpu_ids"]]
+        return {"GPU": gpus, **{kind: [] for kind in _OTHER_ACCELERATORS}}
 
     def get_runtime_env_string(self) -> str:
         """Returns the runtime environment, as JSON."""
@@ -101,11 +108,16 @@ class RuntimeContext:
     def current_actor(self) -> Any:
         """The handle of the actor that this is called in. RuntimeError: outside of actors."""
         if not self.get_actor_id():
-            raise RuntimeError("current_actor is asked for in a method of an actor")
+            raise RuntimeError("current_actor: This method is only available in an actor.")
         return ActorHandle(_core.own_actor(), actor_class.own)
 
     def is_canceled(self) -> bool:
-        """Returns whether the running call was cancelled."""
+        """Returns whether the running call was cancelled. RuntimeError: in a driver, or in an async
+        actor, whose coroutines get asyncio.CancelledError."""
+        if not _core.is_worker():
+            raise RuntimeError(_WORKERS_ONLY)
+        if actor_class.own is not None and actor_class.own.is_async:
+            raise RuntimeError("is_canceled: This method is not supported in an async actor.")
         return _core.cancel_requested()
 
     def get_node_labels(self) -> dict[str, str]:
@@ -115,6 +127,7 @@ class RuntimeContext:
 
     def get_session_name(self) -> str:
         """Returns the name of the session of this node."""
+        _joined("Session name")
         return os.path.basename(_core.session_directory())
 
     def get_temp_dir(self) -> str:
@@ -128,33 +141,75 @@ class RuntimeContext:
 
     @property
     def was_current_actor_reconstructed(self) -> bool:
-        """Whether the actor has restarted."""
+        """Whether the actor has restarted. AssertionError: outside of actors."""
+        assert self.get_actor_id(), (
+            "was_current_actor_reconstructed is asked for in a method of an actor"
+        )
         return actor_class.restarted
 
     @property
     def gcs_address(self) -> str:
         """The session directory of the node."""
-        return lifecycle._context.address_info["address"] if lifecycle._context else ""
+        return _core.session_directory()
 
     get_resource_ids = get_assigned_resources
-    current_placement_group_id = property(get_placement_group_id)
-    node_id = property(get_node_id)
-    job_id = property(get_job_id)
-    task_id = property(get_task_id)
-    actor_id = property(get_actor_id)
+
+    @property
+    def current_placement_group_id(self) -> ids.PlacementGroupID:
+        """The placement group of the running call, as an id; one that names none outside of
+        groups."""
+        group = self.get_placement_group_id()
+        return ids.PlacementGroupID(group) if group else ids.PlacementGroupID.nil()
+
+    @property
+    def node_id(self) -> ids.NodeID:
+        """The node, as an id."""
+        return ids.NodeID(self.get_node_id())
+
+    @property
+    def job_id(self) -> ids.JobID:
+        """The job, as an id."""
+        return ids.JobID(self.get_job_id())
+
+    @property
+    def task_id(self) -> ids.TaskID | None:
+        """The running call, as an id. AssertionError: in a driver."""
+        assert _core.is_worker(), _WORKERS_ONLY
+        task = self.get_task_id()
+        return ids.TaskID(task) if task else None
+
+    @property
+    def actor_id(self) -> ids.ActorID | None:
+        """The actor, as an id, or None outside of actors. AssertionError: in a driver."""
+        assert _core.is_worker(), _WORKERS_ONLY
+        actor = self.get_actor_id()
+        return ids.ActorID(actor) if actor else None
 
     def get(self) -> dict[str, Any]:
-        """Returns job_id, node_id, task_id and actor_id in a dict, where there is one."""
-        return {
-            name: getattr(self, name)
-            for name in ("job_id", "node_id", "task_id", "actor_id")
-            if getattr(self, name)
-        }
+        """Returns job_id, node_id and namespace in a dict, and in workers task_id and actor_id
+        where there is one."""
+        out = {"job_id": self.job_id, "node_id": self.node_id, "namespace": self.namespace}
+        if _core.is_worker():
+            found = {"task_id": self.task_id, "actor_id": self.actor_id}
+            out.update({name: id for name, id in found.items() if id is not None})
+        return out
+
+
+def _joined(what: str) -> dict[str, Any]:
+    """_core.context(); RuntimeError where this process has left its cluster."""
+    if not _core.is_initialized():
+        raise RuntimeError(f"{what} is not available because Ray has not been initialized.")
+    return _core.context()
+
+
+_only = RuntimeContext()
 
 
 def get_runtime_context() -> RuntimeContext:
     """Returns what tells where the calling code runs: its job, node, process, task and actor.
 
-    Its methods raise RuntimeError or another error of init where no cluster can be joined.
+    It joins a cluster, as init() does, where this process is in none; its methods raise
+    RuntimeError after that was left.
     """
-    return RuntimeContext()
+    lifecycle.init_by_default()
+    return _only

@@ -10,6 +10,7 @@ before its first call.
 from __future__ import annotations
 
 import os
+import types
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -58,6 +59,46 @@ _OPTIONS = {
 }
 
 
+class RuntimeEnvConfig(dict):  # type: ignore[type-arg]
+    """How a runtime environment is made: its field `config`.
+
+    Args:
+        setup_timeout_seconds: how long that may take, in whole seconds; -1: for ever.
+        eager_install: without effect: an environment is made when its first worker starts.
+        log_files: without effect.
+
+    Raises:
+        TypeError: a value has the wrong type.
+        ValueError: the time is neither positive nor -1.
+    """
+
+    def __init__(
+        self,
+        setup_timeout_seconds: int = 600,
+        eager_install: bool = True,
+        log_files: list[str] | None = None,
+    ):
+        if not isinstance(setup_timeout_seconds, int):
+            raise TypeError(
+                f"setup_timeout_seconds={setup_timeout_seconds!r}: setup_timeout_seconds must be "
+                "of type int"
+            )
+        if setup_timeout_seconds <= 0 and setup_timeout_seconds != -1:
+            raise ValueError(
+                f"setup_timeout_seconds={setup_timeout_seconds}: want seconds above 0, or -1"
+            )
+        if not isinstance(eager_install, bool):
+            raise TypeError(f"eager_install={eager_install!r}: eager_install must be a boolean")
+        files = [] if log_files is None else log_files
+        if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+            raise TypeError(f"log_files={log_files!r}: want a list of str")
+        super().__init__(
+            setup_timeout_seconds=setup_timeout_seconds,
+            eager_install=eager_install,
+            log_files=files,
+        )
+
+
 class RuntimeEnv(dict):  # type: ignore[type-arg]
     """A runtime environment: a dict with checked keys.
 
@@ -73,9 +114,12 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         NotImplementedError: Ray has the field, and Sheaf has not.
     """
 
-    def __init__(self, **fields: Any):
+    def __init__(self, *, _validate: bool = True, **fields: Any):
         super().__init__({name: value for name, value in fields.items() if value is not None})
-        check(self)
+        if _validate:
+            check(self)
+            if "config" in self:
+                self["config"] = RuntimeEnvConfig(**self["config"])
 
     def set(self, name: str, value: Any) -> None:
         """Changes a field.
@@ -114,7 +158,7 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         """
         import json
 
-        return cls(**json.loads(text))
+        return cls(_validate=False, **json.loads(text))
 
     def env_vars(self) -> dict[str, str]:
         """Returns the variables."""
@@ -127,6 +171,18 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
     def py_modules(self) -> list[Any]:
         """Returns the modules."""
         return list(self.get("py_modules") or [])
+
+    def working_dir_uri(self) -> str | None:
+        """Returns the directory, or None: there is none."""
+        return self.get("working_dir")
+
+    def py_modules_uris(self) -> list[Any]:
+        """Returns the modules."""
+        return self.py_modules()
+
+    def has_conda(self) -> bool:
+        """Returns False: there is no conda in Sheaf."""
+        return False
 
     def has_working_dir(self) -> bool:
         """Returns whether there is a directory."""
@@ -184,7 +240,8 @@ def check(runtime_env: Any) -> None:
     """
     if not isinstance(runtime_env, dict):
         raise TypeError(
-            f"runtime_env={runtime_env!r}: want a dict, as {{'env_vars': {{'NAME': 'value'}}}}"
+            f"runtime_env={runtime_env!r}: runtime_env must be a dict, as "
+            "{'env_vars': {'NAME': 'value'}}"
         )
     for name in runtime_env:
         if name not in _KNOWN:
@@ -203,11 +260,14 @@ def check(runtime_env: Any) -> None:
                 f"runtime_env['{name}'] is not in Sheaf; there are " + ", ".join(sorted(_SERVED))
             )
     variables = runtime_env.get("env_vars") or {}
-    if not isinstance(variables, dict):
-        raise TypeError(f"runtime_env env_vars={variables!r}: want a dict, as {{'NAME': 'value'}}")
-    for name, value in variables.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(f"runtime_env env_vars {name!r}: {value!r}: names and values are str")
+    if not isinstance(variables, dict) or not all(
+        isinstance(name, str) and isinstance(value, str) for name, value in variables.items()
+    ):
+        raise TypeError(
+            f"runtime_env['env_vars'] must be of type Dict[str, str], names and values are str: "
+            f"{variables!r}"
+        )
+    _check_paths(runtime_env)
     excludes = runtime_env.get("excludes") or []
     if not isinstance(excludes, list) or not all(isinstance(e, str) for e in excludes):
         raise TypeError(
@@ -215,7 +275,25 @@ def check(runtime_env: Any) -> None:
         )
     if runtime_env.get("pip") and runtime_env.get("uv"):
         raise ValueError("runtime_env has pip and uv: one of them installs the packages")
+    for tool in ("pip", "uv"):
+        if runtime_env.get(tool):
+            _packages(tool, runtime_env[tool])
     _timeout(runtime_env)
+
+
+def _check_paths(runtime_env: dict[str, Any]) -> None:
+    """The types of working_dir and py_modules, and whether local ones are there."""
+    modules = runtime_env.get("py_modules") or []
+    if not isinstance(modules, list):
+        raise TypeError(f"runtime_env py_modules={modules!r}: want a list of paths or modules")
+    paths = [("py_modules", module) for module in modules if not hasattr(module, "__path__")]
+    if runtime_env.get("working_dir") is not None:
+        paths.append(("working_dir", runtime_env["working_dir"]))
+    for field, value in paths:
+        path = value if isinstance(value, types.ModuleType) else _path(field, value)
+        if isinstance(path, str) and not os.path.exists(path):
+            kind = "package directory, module or wheel" if field == "py_modules" else "directory"
+            raise ValueError(f"runtime_env {field}={path!r}: this is no {kind}")
 
 
 def plan(runtime_env: Any) -> Plan:
@@ -291,7 +369,7 @@ def described(entries: dict[str, str]) -> RuntimeEnv:
         fields[wanted["tool"]] = wanted["packages"]
     if "@timeout" in entries:
         fields["config"] = {"setup_timeout_seconds": float(entries["@timeout"])}
-    return RuntimeEnv(**fields)
+    return RuntimeEnv(_validate=False, **fields)  # Its directories are names in the cluster.
 
 
 def _hook(hook: Any) -> str:
@@ -322,12 +400,18 @@ def _hook(hook: Any) -> str:
 
 def _timeout(runtime_env: dict[str, Any]) -> float | None:
     config = runtime_env.get("config")
-    if not config or not isinstance(config, dict):
+    if config is None:
         return None
+    if not isinstance(config, dict):
+        raise TypeError(
+            f"runtime_env['config'] must be of type dict or RuntimeEnvConfig, got {config!r}"
+        )
     timeout = config.get("setup_timeout_seconds")
     if timeout is None or timeout == -1:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0:
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"runtime_env config setup_timeout_seconds={timeout!r}: want seconds")
+    if timeout <= 0:
         raise ValueError(
             f"runtime_env config setup_timeout_seconds={timeout!r}: want seconds above 0"
         )
@@ -357,6 +441,8 @@ def _packages(tool: str, value: Any) -> str:
     import json
 
     check_key, options_key, version_key = _OPTIONS[tool]
+    if not isinstance(value, (str, os.PathLike, list, tuple, dict)):
+        raise TypeError(f"runtime_env['{tool}'] must be of type str, List[str] or dict: {value!r}")
     given = value if isinstance(value, dict) else {"packages": value}
     for name in given:
         if name not in ("packages", check_key, options_key, version_key):
@@ -364,7 +450,11 @@ def _packages(tool: str, value: Any) -> str:
                 f"runtime_env {tool} has no key '{name}': there are packages, "
                 f"{check_key}, {options_key}"
             )
-    packages = given.get("packages", [])
+    if "packages" not in given:
+        raise ValueError(f"runtime_env['{tool}'] must include field 'packages': {value!r}")
+    packages = given["packages"]
+    if not isinstance(packages, (str, os.PathLike, list, tuple)):
+        raise ValueError(f"runtime_env['{tool}']['packages'] must be a str or a list: {value!r}")
     if isinstance(packages, (str, os.PathLike)):
         try:
             with open(packages, encoding="utf-8") as file:

@@ -62,7 +62,7 @@ def test_init_twice_and_after_shutdown():
     "call, kind, words",
     [
         ("sheaf.init('auto')", "ConnectionError", ""),
-        ("sheaf.init(num_cpu=1)", "ValueError", "did you mean num_cpus"),
+        ("sheaf.init(num_cpu=1)", "RuntimeError", "did you mean num_cpus"),
         ("sheaf.init('/nowhere', num_cpus=1)", "ValueError", "num_cpus"),
         ("sheaf.init(num_cpus=-1)", "ValueError", "num_cpus=-1"),
     ],

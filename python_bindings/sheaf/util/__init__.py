@@ -80,7 +80,7 @@ def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
         An address without a port; 127.0.0.1 where the node listens on the loopback alone.
     """
     del address
-    for row in cluster.nodes():
+    for row in cluster.nodes() if _core.is_initialized() else ():
         return row["NodeManagerAddress"]
     return "127.0.0.1"
 
@@ -169,9 +169,12 @@ def map_unordered(
         A result, or a reference, at a time.
 
     Raises:
+        ValueError: backpressure_size is not positive.
         RayTaskError: a call raised; it is an instance of what was raised, too.
     """
     del chunk_size
+    if backpressure_size <= 0:
+        raise ValueError(f"backpressure_size={backpressure_size}: want a number from 1")
     pending: list[Any] = []
     for item in items:
         if len(pending) >= backpressure_size:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sheaf import _core
 from sheaf._core import ObjectRef
+from sheaf.exceptions import ActorDiedError
 from sheaf.object_ref import wait
 
 Submit = Callable[[Any, Any], "ObjectRef[Any]"]
@@ -89,35 +90,41 @@ class ActorPool:
         self._next_task += 1
 
     def has_next(self) -> bool:
-        """Returns whether results are pending."""
-        return bool(self._running) or bool(self._waiting)
+        """Returns whether results are pending. Calls that wait for the first actor are none."""
+        return bool(self._running)
 
     def get_next(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
         """Waits for the next result in the order of the calls, and takes it.
 
         Args:
             timeout: seconds; None waits for ever.
-            ignore_if_timedout: gives None, and skips the result, when it is late.
+            ignore_if_timedout: skips the result when it is late.
 
         Returns:
             The result.
 
         Raises:
             StopIteration: no result is pending.
-            TimeoutError: the result was late; it stays the next one.
+            TimeoutError: the result was late; it stays the next one, unless it is skipped.
+            ValueError: get_next_unordered has taken the later ones.
             RayTaskError: a call raised; it is an instance of what was raised, too.
         """
         if not self.has_next():
-            raise StopIteration("no more results to get")
+            raise StopIteration("No more results to get")
+        if self._next_return >= self._next_task:
+            raise ValueError("It is not allowed to call get_next() after get_next_unordered()")
         ref = self._by_index[self._next_return]
         ready, _ = wait([ref], timeout=timeout)
+        late = TimeoutError(f"Timed out waiting for result: it was not ready in {timeout} s")
         if not ready and not ignore_if_timedout:
-            raise TimeoutError(f"the next result was not ready in {timeout} s")
+            raise late
         del self._by_index[self._next_return]
         self._next_return += 1
         _, actor = self._running.pop(ref)
-        self._give_back(actor)
-        return _core.get(ref) if ready else None
+        if not ready:
+            self._give_back(actor)
+            raise late
+        return self._result(ref, actor)
 
     def get_next_unordered(
         self, timeout: float | None = None, ignore_if_timedout: bool = False
@@ -137,17 +144,16 @@ class ActorPool:
             RayTaskError: a call raised; it is an instance of what was raised, too.
         """
         if not self.has_next():
-            raise StopIteration("no more results to get")
+            raise StopIteration("No more results to get")
         ready, _ = wait(list(self._running), num_returns=1, timeout=timeout)
         if not ready:
             if ignore_if_timedout:
                 return None
-            raise TimeoutError(f"no result was ready in {timeout} s")
+            raise TimeoutError(f"Timed out waiting for result: none was ready in {timeout} s")
         index, actor = self._running.pop(ready[0])
         del self._by_index[index]
         self._next_return = max(self._next_return, index + 1)
-        self._give_back(actor)
-        return _core.get(ready[0])
+        return self._result(ready[0], actor)
 
     def has_free(self) -> bool:
         """Returns whether an actor is idle and no call waits for one."""
@@ -167,8 +173,22 @@ class ActorPool:
             ValueError: it is in the pool already.
         """
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
-            raise ValueError("the actor is in the pool already")
+            raise ValueError("Actor already belongs to current ActorPool")
         self._give_back(actor)
+
+    def _result(self, ref: ObjectRef[Any], actor: Any) -> Any:
+        """The value; an actor that died leaves the pool."""
+        try:
+            value = _core.get(ref)
+        except ActorDiedError:
+            if self._waiting and self._idle:
+                self.submit(*self._waiting.pop(0))
+            raise
+        except BaseException:
+            self._give_back(actor)
+            raise
+        self._give_back(actor)
+        return value
 
     def _give_back(self, actor: Any) -> None:
         self._idle.append(actor)

@@ -42,11 +42,14 @@ def inspect_serializability(
         (True, empty set), or False and the part that cannot be pickled.
     """
     del depth  # The whole value is searched.
+    line = f"Checking Serializability of {base_obj}"
+    print("=" * len(line), line, "=" * len(line), sep="\n", file=print_file)
     try:
         serialization.dumps(base_obj)
     except Exception as error:
         print(error, file=print_file)
         path, culprit = serialization.culprit(base_obj, error)
+        print(f"{culprit!r} was found to be non-serializable", file=print_file)
         top = name or getattr(base_obj, "__name__", None) or "value"
         return False, {FailureTuple(culprit, (top, top + path) if path else (top,), base_obj)}
     return True, set()

@@ -15,6 +15,7 @@ import os
 import re
 import threading
 import time
+import warnings
 from typing import Any
 
 from sheaf import _core
@@ -171,13 +172,22 @@ class Metric:
     def __init__(self, name: str, description: str = "", tag_keys: tuple[str, ...] | None = None):
         if type(self) is Metric:
             raise TypeError("Metric has no values: want a Counter, a Gauge or a Histogram")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(
-                f"name={name!r}: want letters, digits and _, as a Prometheus metric has"
+        if not isinstance(name, str):
+            raise TypeError(f"name={name!r}: want a str")
+        if not name:
+            raise ValueError("name='': a metric has a name")
+        self._is_served = _NAME.fullmatch(name) is not None
+        if not self._is_served:
+            warnings.warn(
+                f"Invalid metric name: {name}: it is not served; want letters, digits and _, as a "
+                "Prometheus metric has",
+                stacklevel=3,
             )
         keys = () if tag_keys is None else tag_keys
         if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
-            raise TypeError(f"tag_keys={tag_keys!r}: want a tuple of str")
+            raise TypeError(
+                f"tag_keys={tag_keys!r}: tag_keys should be a tuple, and Tag keys must be str"
+            )
         for key in keys:
             if not _NAME.fullmatch(key) or key in _RESERVED:
                 raise ValueError(
@@ -187,9 +197,7 @@ class Metric:
         self._name, self._description, self._tag_keys = name, description, keys
         self._default_tags: dict[str, str] = {}
         with _file.lock:
-            series = _file.metrics.setdefault(
-                name, _Series(self._kind, name, description, self._boundaries())
-            )
+            series = self._series()
         if (series.kind, series.boundaries) != (self._kind, self._boundaries()):
             raise ValueError(
                 f"{name} is a {series.kind} of this process already, with "
@@ -212,18 +220,19 @@ class Metric:
             ValueError: the metric has no such tag.
             TypeError: a value is no str.
         """
+        for key in default_tags:
+            if key not in self._tag_keys:
+                raise ValueError(
+                    f"{self._name}: Unrecognized tag key {key}: there are {list(self._tag_keys)}"
+                )
         self._check_tags(default_tags)
         self._default_tags = dict(default_tags)
         return self
 
     def _check_tags(self, tags: dict[str, str]) -> None:
         for key, value in tags.items():
-            if key not in self._tag_keys:
-                raise ValueError(
-                    f"{self._name} has no tag {key!r}: there are {list(self._tag_keys)}"
-                )
             if not isinstance(value, str):
-                raise TypeError(f"tags: {key}={value!r}: want a str")
+                raise TypeError(f"tags: {key}={value!r}: Tag values must be str")
 
     def _labels(self, tags: dict[str, str] | None) -> Labels:
         if not self._tag_keys and not tags:
@@ -232,10 +241,12 @@ class Metric:
         merged = {**self._default_tags, **(tags or {})}
         missing = [key for key in self._tag_keys if key not in merged]
         if missing:
-            raise ValueError(f"{self._name}: a value is missing for the tags {missing}")
+            raise ValueError(f"{self._name}: Missing value for tag key(s): {','.join(missing)}")
         return tuple((key, merged[key]) for key in self._tag_keys)
 
     def _series(self) -> _Series:
+        if not self._is_served:
+            return _Series(self._kind, self._name, self._description, self._boundaries())
         # Anew after a fork.
         return _file.metrics.setdefault(
             self._name, _Series(self._kind, self._name, self._description, self._boundaries())
@@ -264,6 +275,11 @@ def _made_again(
     return kind(*arguments).set_default_tags(default_tags)
 
 
+def _check_number(value: Any) -> None:
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"value={value!r}: value must be int or float")
+
+
 class Counter(Metric):
     """A sum that only grows. Thread-safe.
 
@@ -284,10 +300,11 @@ class Counter(Metric):
 
         Raises:
             ValueError: the value is not above 0, or a tag is unknown or missing.
-            TypeError: the value of a tag is no str.
+            TypeError: the value is no number, or that of a tag no str.
         """
+        _check_number(value)
         if not value > 0:
-            raise ValueError(f"inc({value!r}): want a number above 0")
+            raise ValueError(f"inc({value!r}): value must be >0")
         labels = self._labels(tags)
         with _file.lock:
             values = self._series().values
@@ -306,17 +323,20 @@ class Gauge(Metric):
 
     _kind = "gauge"
 
-    def set(self, value: float, tags: dict[str, str] | None = None) -> None:
+    def set(self, value: float | None, tags: dict[str, str] | None = None) -> None:
         """Changes the number.
 
         Args:
-            value: from now on.
+            value: from now on; None: it stays as it is.
             tags: values of all tags that have no default.
 
         Raises:
             ValueError: a tag is unknown or missing.
-            TypeError: the value of a tag is no str.
+            TypeError: the value is no number, or that of a tag no str.
         """
+        if value is None:
+            return
+        _check_number(value)
         labels = self._labels(tags)
         with _file.lock:
             self._series().values[labels] = float(value)
@@ -351,7 +371,11 @@ class Histogram(Metric):
             or any(not bound > 0 for bound in boundaries)
             or sorted(set(boundaries)) != list(boundaries)
         ):
-            raise ValueError(f"boundaries={boundaries!r}: want numbers above 0 that grow")
+            raise ValueError(
+                f"boundaries={boundaries!r}: want positive values that grow, as "
+                "boundaries=[1.0, 2.0]"
+            )
+        self.boundaries = boundaries
         self._bounds = tuple(float(bound) for bound in boundaries)
         super().__init__(name, description, tag_keys)
 
@@ -360,6 +384,11 @@ class Histogram(Metric):
 
     def _arguments(self) -> tuple[Any, ...]:
         return self._name, self._description, list(self._bounds), self._tag_keys
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """name, description, tag_keys, default_tags and boundaries."""
+        return {**super().info, "boundaries": self.boundaries}
 
     def observe(self, value: float, tags: dict[str, str] | None = None) -> None:
         """Counts one observation.
@@ -370,8 +399,9 @@ class Histogram(Metric):
 
         Raises:
             ValueError: a tag is unknown or missing.
-            TypeError: the value of a tag is no str.
+            TypeError: the value is no number, or that of a tag no str.
         """
+        _check_number(value)
         labels = self._labels(tags)
         with _file.lock:
             series = self._series()

@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import queue
+from collections.abc import Iterable
 from typing import Any
 
 from sheaf import _core
 from sheaf.actor import kill
 from sheaf.decorator import remote
 
-Empty, Full = queue.Empty, queue.Full
+
+class Empty(queue.Empty):
+    """The queue has no item."""
+
+
+class Full(queue.Full):
+    """The queue has no room."""
 
 
 class Queue:
@@ -137,7 +144,7 @@ class Queue:
         """
         return self.get(block=False)
 
-    def put_nowait_batch(self, items: list[Any]) -> None:
+    def put_nowait_batch(self, items: Iterable[Any]) -> None:
         """Adds all items or none, without waiting for room.
 
         Args:
@@ -145,9 +152,16 @@ class Queue:
 
         Raises:
             Full: there is no room for all.
+            TypeError: they are no iterable.
         """
-        if not _core.get(self.actor.put_batch.remote(list(items))):
-            raise Full(f"there is no room for {len(items)} items")
+        if not isinstance(items, Iterable):
+            raise TypeError(f"items={items!r}: Argument 'items' must be an Iterable")
+        items = list(items)
+        if not _core.get(self.actor.put_batch.remote(items)):
+            raise Full(
+                f"Cannot add {len(items)} items to queue of size {self.qsize()} and maxsize "
+                f"{self.maxsize}"
+            )
 
     def get_nowait_batch(self, num_items: int) -> list[Any]:
         """Takes the oldest items, without waiting for them.
@@ -161,12 +175,15 @@ class Queue:
         Raises:
             Empty: there are fewer; none is taken.
             ValueError: the number is negative.
+            TypeError: it is no int.
         """
+        if not isinstance(num_items, int):
+            raise TypeError(f"num_items={num_items!r}: Argument 'num_items' must be an int")
         if num_items < 0:
-            raise ValueError(f"num_items={num_items}: want a number that is not negative")
+            raise ValueError(f"num_items={num_items}: 'num_items' must be nonnegative")
         items: list[Any] | None = _core.get(self.actor.get_batch.remote(num_items))
         if items is None:
-            raise Empty(f"there are fewer than {num_items} items")
+            raise Empty(f"Cannot get {num_items} items from queue of size {self.qsize()}")
         return items
 
     def shutdown(self, force: bool = False, grace_period_s: int = 5) -> None:
@@ -183,7 +200,7 @@ class Queue:
 def _check(timeout: float | None) -> None:
     if timeout is not None and timeout < 0:
         raise ValueError(
-            f"timeout={timeout}: want a number of seconds that is not negative, or None"
+            f"timeout={timeout}: 'timeout' must be a non-negative number of seconds, or None"
         )
 
 

@@ -8,6 +8,7 @@ import time
 import warnings
 from typing import Any
 
+from sheaf import _core
 from sheaf._internal import timeline_file
 from sheaf.util import each_node
 
@@ -29,7 +30,10 @@ def timeline(filename: str | None = None) -> Any:
 
     Raises:
         OSError: the file cannot be written.
+        RuntimeError: this process has joined no cluster.
     """
+    if not _core.is_initialized():
+        raise RuntimeError("Ray has not been started yet: call sheaf.init() first")
     events = _events_of_all_nodes()
     if filename is None:
         return events

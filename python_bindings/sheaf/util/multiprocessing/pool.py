@@ -232,7 +232,7 @@ class Pool:
         if processes is None:
             processes = max(1, int(cluster.cluster_resources().get("CPU", 1)))
         if processes < 1:
-            raise ValueError(f"processes={processes}: want a number from 1")
+            raise ValueError(f"processes={processes}: Processes in the pool must be >0")
         self._class = remote(_Process).options(**{"num_cpus": 1, **(ray_remote_args or {})})
         self._starting = (initializer, tuple(initargs or ()))
         self._limit = maxtasksperchild
@@ -245,7 +245,7 @@ class Pool:
 
     def _submit(self, function: Callable[..., Any], chunk: Chunk) -> ObjectRef[Any]:
         if self._closed:
-            raise ValueError("the pool is closed: it takes no more calls")
+            raise ValueError("Pool not running: it was closed, and takes no more calls")
         with self._lock:
             index = min(range(len(self._processes)), key=self._unfinished.__getitem__)
             if self._limit and self._given[index] >= self._limit:
@@ -488,7 +488,7 @@ class Pool:
     def join(self) -> None:
         """Waits for all calls, after close or terminate; then the processes end."""
         if not self._closed:
-            raise ValueError("the pool is still running: close it first")
+            raise ValueError("Pool is still running: close it first")
         with self._lock:
             left = list(self._pending)
         if left:

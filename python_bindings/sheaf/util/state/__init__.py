@@ -2,7 +2,6 @@
 """What the cluster knows about itself: listings, summaries, and the logs of its processes."""
 
 from sheaf.util.state.listings import (
-    Row,
     get_actor,
     get_job,
     get_node,
@@ -17,12 +16,11 @@ from sheaf.util.state.listings import (
     list_placement_groups,
     list_tasks,
     list_workers,
-    summarize_actors,
-    summarize_objects,
-    summarize_tasks,
     worker_id,
 )
 from sheaf.util.state.logs import get_log, list_logs
+from sheaf.util.state.rows import Row
+from sheaf.util.state.summaries import summarize_actors, summarize_objects, summarize_tasks
 
 __all__ = [
     "Row",

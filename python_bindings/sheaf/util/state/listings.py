@@ -5,20 +5,12 @@ from __future__ import annotations
 
 from sheaf import _core, cluster
 from sheaf.ids import node_id
+from sheaf.util import placement_group
+from sheaf.util.state.rows import Row, chosen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-
-class Row(dict):  # type: ignore[type-arg]
-    """One row; its fields are attributes too."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
 
 
 def worker_id(process: str) -> str:
@@ -31,12 +23,10 @@ def worker_id(process: str) -> str:
     return f"{int(node):08x}{int(number):08x}" if number else ""
 
 
-def _chosen(rows: list[Row], filters: list[tuple[str, str, Any]] | None, limit: int) -> list[Row]:
-    for key, operator, value in filters or ():
-        if operator not in ("=", "!="):
-            raise ValueError(f"filters: the operator {operator!r} is unknown: want '=' or '!='")
-        rows = [row for row in rows if (str(row.get(key)) == str(value)) == (operator == "=")]
-    return rows[:limit]
+def _node_of(process: str) -> str | None:
+    """The node of the process "NODE.NUMBER", or None."""
+    node, _, number = process.partition(".")
+    return node_id(int(node)) if number else None
 
 
 def list_actors(
@@ -56,11 +46,12 @@ def list_actors(
         others: without effect.
 
     Returns:
-        Rows of actor_id, class_name, state, name, ray_namespace, pid, job_id, num_restarts,
-        death_cause and is_detached.
+        Rows of actor_id, class_name, state, name, ray_namespace, node_id, pid, job_id,
+        num_restarts, death_cause and is_detached.
 
     Raises:
         ValueError: a filter has another operator.
+        RayStateApiException: a filter names a field that there is none of.
         RayError: the cluster did not answer.
     """
     rows = [
@@ -70,6 +61,7 @@ def list_actors(
             state=row["state"],
             name=row["name"],
             ray_namespace=row["namespace"],
+            node_id=_node_of(row["process"]),
             pid=row["pid"],
             job_id=f"{row['job']:08x}",
             num_restarts=row["restarts"],
@@ -78,7 +70,7 @@ def list_actors(
         )
         for row in cluster.actors()
     ]
-    return _chosen(rows, filters, limit)
+    return chosen(rows, filters, limit)
 
 
 def list_nodes(
@@ -102,6 +94,7 @@ def list_nodes(
 
     Raises:
         ValueError: a filter has another operator.
+        RayStateApiException: a filter names a field that there is none of.
         RayError: the cluster did not answer.
     """
     rows = [
@@ -116,7 +109,7 @@ def list_nodes(
         )
         for row in cluster.nodes()
     ]
-    return _chosen(rows, filters, limit)
+    return chosen(rows, filters, limit)
 
 
 def list_placement_groups(
@@ -140,18 +133,19 @@ def list_placement_groups(
 
     Raises:
         ValueError: a filter has another operator.
+        RayStateApiException: a filter names a field that there is none of.
         RayError: the cluster did not answer.
     """
     rows = [
         Row(
             placement_group_id=row["group_id"],
             name=row["name"],
-            state=row["state"],
+            state=placement_group.public_state(row["state"]),
             bundles=row["bundles"],
         )
         for row in _core.groups()
     ]
-    return _chosen(rows, filters, limit)
+    return chosen(rows, filters, limit)
 
 
 def list_tasks(
@@ -172,12 +166,15 @@ def list_tasks(
 
     Returns:
         Rows of task_id, name, func_or_class_name, state, attempt_number, job_id, actor_id,
-        worker_id, type and waits_for, which says in words what holds the call up.
+        node_id, worker_id, worker_pid, type and waits_for, which says in words what holds the call
+        up.
 
     Raises:
         ValueError: a filter has another operator.
+        RayStateApiException: a filter names a field that there is none of.
         RayError: the cluster did not answer.
     """
+    pids = {row["worker"]: row["pid"] for row in _core.workers()}
     rows = [
         Row(
             task_id=row["task_id"],
@@ -187,15 +184,17 @@ def list_tasks(
             attempt_number=row["attempt"],
             job_id=f"{row['job']:08x}",
             actor_id=row["actor_id"] or None,
+            node_id=_node_of(row["worker"]),
             worker_id=worker_id(row["worker"]) or None,
+            worker_pid=pids.get(row["worker"]),
             type="ACTOR_TASK"
             if row["state"] == "WAITING_FOR_ACTOR" or row["actor_id"]
             else "NORMAL_TASK",
             waits_for=row["words"],
         )
-        for row in _core.tasks()
+        for row in _tasks()
     ]
-    return _chosen(rows, filters, limit)
+    return chosen(rows, filters, limit)
 
 
 def list_objects(
@@ -220,6 +219,7 @@ def list_objects(
 
     Raises:
         ValueError: a filter has another operator.
+        RayStateApiException: a filter names a field that there is none of.
         RayError: the cluster did not answer.
     """
     rows = [
@@ -235,7 +235,7 @@ def list_objects(
         )
         for row in _core.objects()
     ]
-    return _chosen(rows, filters, limit)
+    return chosen(rows, filters, limit)
 
 
 def list_jobs(
@@ -259,6 +259,7 @@ def list_jobs(
 
     Raises:
         ValueError: a filter has another operator.
+        RayStateApiException: a filter names a field that there is none of.
         RayError: the cluster did not answer.
     """
     rows = [
@@ -274,7 +275,7 @@ def list_jobs(
         )
         for row in _core.jobs()
     ]
-    return _chosen(rows, filters, limit)
+    return chosen(rows, filters, limit)
 
 
 def list_workers(
@@ -298,6 +299,7 @@ def list_workers(
 
     Raises:
         ValueError: a filter has another operator.
+        RayStateApiException: a filter names a field that there is none of.
         RayError: the cluster did not answer.
     """
     rows = [
@@ -313,7 +315,19 @@ def list_workers(
         )
         for row in _core.workers()
     ]
-    return _chosen(rows, filters, limit)
+    return chosen(rows, filters, limit)
+
+
+def _tasks() -> list[dict[str, Any]]:
+    """One row for each call: its caller tells of it, and where it runs the worker, too."""
+    out: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in _core.tasks():
+        other = out.setdefault((row["task_id"], row["attempt"]), row)
+        if other is not row:
+            running, told = (row, other) if row["state"] == "RUNNING" else (other, row)
+            merged = {**told, **{name: value for name, value in running.items() if value}}
+            out[row["task_id"], row["attempt"]] = merged
+    return list(out.values())
 
 
 _TASK_STATES = {
@@ -322,7 +336,7 @@ _TASK_STATES = {
     "WAITING_FOR_ACTOR": "PENDING_ACTOR_TASK_ARGS_FETCH",
     "PUSHED": "SUBMITTED_TO_WORKER",
 }
-_ALL = 1 << 30
+ALL = 1 << 30
 
 
 def get_actor(id: str, **others: Any) -> Row | None:
@@ -338,7 +352,7 @@ def get_actor(id: str, **others: Any) -> Row | None:
     Raises:
         RayError: the cluster did not answer.
     """
-    return _one(list_actors(limit=_ALL), "actor_id", id)
+    return _one(list_actors(limit=ALL), "actor_id", id)
 
 
 def get_node(id: str, **others: Any) -> Row | None:
@@ -354,7 +368,7 @@ def get_node(id: str, **others: Any) -> Row | None:
     Raises:
         RayError: the cluster did not answer.
     """
-    return _one(list_nodes(limit=_ALL), "node_id", id)
+    return _one(list_nodes(limit=ALL), "node_id", id)
 
 
 def get_placement_group(id: str, **others: Any) -> Row | None:
@@ -370,7 +384,7 @@ def get_placement_group(id: str, **others: Any) -> Row | None:
     Raises:
         RayError: the cluster did not answer.
     """
-    return _one(list_placement_groups(limit=_ALL), "placement_group_id", id)
+    return _one(list_placement_groups(limit=ALL), "placement_group_id", id)
 
 
 def get_task(id: str, **others: Any) -> Row | None:
@@ -386,7 +400,7 @@ def get_task(id: str, **others: Any) -> Row | None:
     Raises:
         RayError: the cluster did not answer.
     """
-    return _one(list_tasks(limit=_ALL), "task_id", id)
+    return _one(list_tasks(limit=ALL), "task_id", id)
 
 
 def get_worker(id: str, **others: Any) -> Row | None:
@@ -402,7 +416,7 @@ def get_worker(id: str, **others: Any) -> Row | None:
     Raises:
         RayError: the cluster did not answer.
     """
-    return _one(list_workers(limit=_ALL), "worker_id", id)
+    return _one(list_workers(limit=ALL), "worker_id", id)
 
 
 def get_job(id: str, **others: Any) -> Row | None:
@@ -418,7 +432,7 @@ def get_job(id: str, **others: Any) -> Row | None:
     Raises:
         RayError: the cluster did not answer.
     """
-    return _one(list_jobs(limit=_ALL), "job_id", id)
+    return _one(list_jobs(limit=ALL), "job_id", id)
 
 
 def get_objects(id: str, **others: Any) -> list[Row]:
@@ -434,90 +448,8 @@ def get_objects(id: str, **others: Any) -> list[Row]:
     Raises:
         RayError: the cluster did not answer.
     """
-    return [row for row in list_objects(limit=_ALL) if row["object_id"] == id]
+    return [row for row in list_objects(limit=ALL) if row["object_id"] == id]
 
 
 def _one(rows: list[Row], key: str, id: str) -> Row | None:
     return next((row for row in rows if row[key] == id), None)
-
-
-def _summary(rows: list[Row], name: str, state: str) -> dict[str, dict[str, Any]]:
-    out: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        entry = out.setdefault(row[name], {"state_counts": {}})
-        entry["state_counts"][row[state]] = entry["state_counts"].get(row[state], 0) + 1
-    return out
-
-
-def summarize_tasks(**others: Any) -> dict[str, Any]:
-    """Counts the calls that have not ended, by function and state.
-
-    Args:
-        others: without effect.
-
-    Returns:
-        {"cluster": {"summary": {function: {"state_counts": {state: number}}}, "total_tasks": ...}}
-
-    Raises:
-        RayError: the cluster did not answer.
-    """
-    rows = list_tasks(limit=_ALL)
-    return {
-        "cluster": {
-            "summary": _summary(rows, "name", "state"),
-            "total_tasks": len(rows),
-            "summary_by": "func_name",
-        }
-    }
-
-
-def summarize_actors(**others: Any) -> dict[str, Any]:
-    """Counts the actors, by class and state.
-
-    Args:
-        others: without effect.
-
-    Returns:
-        {"cluster": {"summary": {class: {"state_counts": {state: number}}}, "total_actors": ...}}
-
-    Raises:
-        RayError: the cluster did not answer.
-    """
-    rows = list_actors(limit=_ALL)
-    return {
-        "cluster": {
-            "summary": _summary(rows, "class_name", "state"),
-            "total_actors": len(rows),
-            "summary_by": "class",
-        }
-    }
-
-
-def summarize_objects(**others: Any) -> dict[str, Any]:
-    """Counts the objects and their megabytes (10^6 bytes), by the place where they are.
-
-    Args:
-        others: without effect.
-
-    Returns:
-        {"cluster": {"summary": {place: {"total_objects": number, "total_size_mb": megabytes}},
-        ...}}
-
-    Raises:
-        RayError: the cluster did not answer.
-    """
-    rows = list_objects(limit=_ALL)
-    summary: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        entry = summary.setdefault(row["where"], {"total_objects": 0, "total_size_mb": 0.0})
-        entry["total_objects"] += 1
-        entry["total_size_mb"] += row["object_size"] / 1e6
-    total = sum(row["object_size"] for row in rows) / 1e6
-    return {
-        "cluster": {
-            "summary": summary,
-            "total_objects": len(rows),
-            "total_size_mb": total,
-            "summary_by": "where",
-        }
-    }

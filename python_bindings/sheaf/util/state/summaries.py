@@ -1,0 +1,93 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Listings in numbers."""
+
+from __future__ import annotations
+
+from sheaf.util.state.listings import ALL, list_actors, list_objects, list_tasks
+from sheaf.util.state.rows import Row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def _summary(rows: list[Row], name: str, state: str) -> dict[str, dict[str, Any]]:
+    out: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        entry = out.setdefault(row[name], {"state_counts": {}})
+        entry["state_counts"][row[state]] = entry["state_counts"].get(row[state], 0) + 1
+    return out
+
+
+def summarize_tasks(**others: Any) -> dict[str, Any]:
+    """Counts the calls that have not ended, by function and state.
+
+    Args:
+        others: without effect.
+
+    Returns:
+        {"cluster": {"summary": {function: {"state_counts": {state: number}}}, "total_tasks": ...}}
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
+    rows = list_tasks(limit=ALL)
+    return {
+        "cluster": {
+            "summary": _summary(rows, "name", "state"),
+            "total_tasks": len(rows),
+            "summary_by": "func_name",
+        }
+    }
+
+
+def summarize_actors(**others: Any) -> dict[str, Any]:
+    """Counts the actors, by class and state.
+
+    Args:
+        others: without effect.
+
+    Returns:
+        {"cluster": {"summary": {class: {"state_counts": {state: number}}}, "total_actors": ...}}
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
+    rows = list_actors(limit=ALL)
+    return {
+        "cluster": {
+            "summary": _summary(rows, "class_name", "state"),
+            "total_actors": len(rows),
+            "summary_by": "class",
+        }
+    }
+
+
+def summarize_objects(**others: Any) -> dict[str, Any]:
+    """Counts the objects and their megabytes (10^6 bytes), by the place where they are.
+
+    Args:
+        others: without effect.
+
+    Returns:
+        {"cluster": {"summary": {place: {"total_objects": number, "total_size_mb": megabytes}},
+        ...}}
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
+    rows = list_objects(limit=ALL)
+    summary: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        entry = summary.setdefault(row["where"], {"total_objects": 0, "total_size_mb": 0.0})
+        entry["total_objects"] += 1
+        entry["total_size_mb"] += row["object_size"] / 1e6
+    total = sum(row["object_size"] for row in rows) / 1e6
+    return {
+        "cluster": {
+            "summary": summary,
+            "total_objects": len(rows),
+            "total_size_mb": total,
+            "summary_by": "where",
+        }
+    }

@@ -16,6 +16,8 @@ namespace {
 // (StoreOptions::waits_for_slow_disk).
 constexpr Nanos kStoreWait = 30 * kSecond;
 constexpr Nanos kStoreAnswer = 330 * kSecond;
+// Programs look for these words.
+constexpr char kNotReady[] = "Get timed out: some object(s) not ready: ";
 
 }  // namespace
 
@@ -122,15 +124,15 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
   });
   if (status.ok() && !silence.empty()) {
     return absl::DeadlineExceededError(
-        absl::StrCat(core_->WhatItWaitsFor(*objects[gathering.next()].entry()), ": ", silence,
-                     ". It stays pending: get it again to go on waiting"));
+        absl::StrCat(kNotReady, core_->WhatItWaitsFor(*objects[gathering.next()].entry()), ": ",
+                     silence, ". It stays pending: get it again to go on waiting"));
   }
   if (status.ok()) status = gathering.status();
   if (absl::IsDeadlineExceeded(status)) {
     const auto is_there = [](const ObjectView& view) { return static_cast<bool>(view.handle); };
     const auto there = std::count_if(views->begin(), views->end(), is_there);
     status = absl::DeadlineExceededError(
-        absl::StrCat(there, " of ", objects.size(), " were ready in time; ",
+        absl::StrCat(kNotReady, there, " of ", objects.size(), " were ready in time; ",
                      core_->WhatItWaitsFor(*objects[gathering.next()].entry())));
   }
   return status;

@@ -50,6 +50,21 @@ void Dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
+// Puts words that programs look for in front of the TypeError that is set.
+void SayItIsTheArgument() {
+  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) return;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  const Owned said = Owned::Steal(PyObject_Str(value));
+  const Owned args = Owned::Steal(
+      said ? Py_BuildValue("(N)",
+                           PyUnicode_FromFormat("Could not serialize the argument: %U", said.get()))
+           : nullptr);
+  if (!args || PyObject_SetAttrString(value, "args", args.get()) != 0) PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+}
+
 // `plain`: of which it is the argument of that number; 0: in Python's own form.
 bool EncodeArgument(const CallRuntime& runtime, PyObject* argument, Py_ssize_t plain, Value* value,
                     ArgumentList* list) {
@@ -60,8 +75,10 @@ bool EncodeArgument(const CallRuntime& runtime, PyObject* argument, Py_ssize_t p
   }
   value->Clear();
   if (plain > 0 ? !value->EncodePlain(argument, "argument " + std::to_string(plain))
-                : !value->Encode(argument)) [[unlikely]]
+                : !value->Encode(argument)) [[unlikely]] {
+    SayItIsTheArgument();
     return false;
+  }
   if (runtime.get() == nullptr) [[unlikely]]
     return false;
   const size_t size = value->size();

@@ -45,7 +45,7 @@ PyObject* GetAll(Runtime& runtime, PyObject* list, Nanos deadline) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const item = PyList_GetItem(list, i);
     if (!IsReference(item)) {
-      return PyErr_Format(PyExc_ValueError,
+      return PyErr_Format(PyExc_TypeError,
                           "sheaf.get takes an ObjectRef or a list of them; item %zd is %R", i,
                           item);
     }
@@ -70,47 +70,60 @@ PyObject* GetAll(Runtime& runtime, PyObject* list, Nanos deadline) {
   return values.Release();
 }
 
-// The one keyword that is allowed, or nullptr. False: an exception is set.
-bool TakeKeyword(PyObject* const* args, Py_ssize_t count, PyObject* names, const char* wanted,
-                 PyObject** out) {
-  *out = nullptr;
+// The first argument by position or as `first`, and that named `second`, where it is not nullptr;
+// nullptr: it was not given. False: an exception is set.
+bool TakeArguments(PyObject* const* args, Py_ssize_t count, PyObject* names, const char* first,
+                   const char* second, PyObject** first_out, PyObject** second_out) {
+  if (count > 0) *first_out = args[0];
   const Py_ssize_t given = names == nullptr ? 0 : PyTuple_Size(names);
   for (Py_ssize_t i = 0; i < given; ++i) {
     PyObject* const name = PyTuple_GetItem(names, i);
-    if (PyUnicode_CompareWithASCIIString(name, wanted) != 0) {
-      PyErr_Format(PyExc_TypeError, "there is no argument '%U': want %s", name, wanted);
+    if (second != nullptr && PyUnicode_CompareWithASCIIString(name, second) == 0) {
+      *second_out = args[count + i];
+    } else if (count == 0 && PyUnicode_CompareWithASCIIString(name, first) == 0) {
+      *first_out = args[i];
+    } else {
+      PyErr_Format(PyExc_TypeError, "there is no argument '%U': want %s", name,
+                   second == nullptr ? first : second);
       return false;
     }
-    *out = args[count + i];
   }
   return true;
 }
 
 PyObject* Get(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  PyObject* refs = nullptr;
   PyObject* timeout = nullptr;
-  if (!TakeKeyword(args, count, names, "timeout", &timeout)) return nullptr;
-  if (count != 1) {
-    PyErr_SetString(
-        PyExc_TypeError,
-        "get(refs, *, timeout=None) takes one positional argument: an ObjectRef or a list of them");
+  if (!TakeArguments(args, count, names, "object_refs", "timeout", &refs, &timeout)) return nullptr;
+  if (refs == nullptr || count > 1) {
+    PyErr_SetString(PyExc_TypeError,
+                    "get(object_refs, *, timeout=None) takes one positional argument: an ObjectRef "
+                    "or a list of them");
     return nullptr;
   }
   Nanos deadline = kForever;
   if (timeout != nullptr && !DeadlineFrom(timeout, &deadline)) return nullptr;
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
-  if (Py_TYPE(args[0]) == reference_type) [[likely]]
-    return GetOne(*runtime, args[0], deadline);
-  if (PyList_Check(args[0]) != 0) return GetAll(*runtime, args[0], deadline);
-  return get_other(args[0], timeout == nullptr ? Py_None : timeout);
+  if (Py_TYPE(refs) == reference_type) [[likely]]
+    return GetOne(*runtime, refs, deadline);
+  if (PyList_Check(refs) != 0) return GetAll(*runtime, refs, deadline);
+  return get_other(refs, timeout == nullptr ? Py_None : timeout);
 }
 
-PyObject* Put(PyObject*, PyObject* value) {
+PyObject* Put(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  PyObject* value = nullptr;
+  if (!TakeArguments(args, count, names, "value", nullptr, &value, nullptr)) return nullptr;
+  if (value == nullptr || count > 1) {
+    PyErr_Format(PyExc_TypeError, "put(value) takes one value, got %zd", count);
+    return nullptr;
+  }
   const CallRuntime runtime;
   if (runtime.get() == nullptr) return nullptr;
   if (Py_TYPE(value) == reference_type) [[unlikely]] {
     PyErr_SetString(PyExc_TypeError,
-                    "put takes a value, got an ObjectRef: pass it on as it is, or put [ref]");
+                    "Calling 'put' on an ray.ObjectRef is not allowed: put takes a value, got an "
+                    "ObjectRef; pass it on as it is, or put [ref]");
     return nullptr;
   }
   Value encoded;
@@ -179,7 +192,7 @@ PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
     handles.push_back(HandleOf(item));
     if (!seen.Insert(handles.back().entry())) {
       return PyErr_Format(PyExc_ValueError,
-                          "wait takes a list of different ObjectRefs; %R comes twice", item);
+                          "Wait requires a list of unique object refs: %R comes twice", item);
     }
   }
   absl::StatusOr<std::vector<size_t>> ready;
@@ -353,7 +366,7 @@ Raises:
 
 PyMethodDef object_functions[] = {
     {"get", Fast(Get), METH_FASTCALL | METH_KEYWORDS, kGetHelp},
-    {"put", Put, METH_O, kPutHelp},
+    {"put", Fast(Put), METH_FASTCALL | METH_KEYWORDS, kPutHelp},
     {"wait_ready", Fast(Wait), METH_FASTCALL, nullptr},
     {"next_item", Fast(NextItem), METH_FASTCALL, nullptr},
     {"is_ready", IsReady, METH_O, nullptr},

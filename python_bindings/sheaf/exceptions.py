@@ -409,8 +409,11 @@ def _task_error(message: str, payload: bytes) -> Exception:
         except (TypeError, ValueError):  # Of another version.
             return CrossLanguageError(message)
     function_name, traceback_str, cause_bytes, cause_words, pid = pickle.loads(payload)
-    if message.endswith(traceback_str):
-        traceback_str = message  # Whom an argument of that kind failed may stand before it.
+    if message.endswith(traceback_str) and message != traceback_str:
+        # Before it stand the calls of which it was an argument, which ran nowhere.
+        where = re.search(r"\(pid=\d+, ip=[^,)]*", traceback_str[:_LONGEST_HEAD])
+        head = rf"\1 {where[0] if where else f'(pid={pid}'})\n"
+        traceback_str = re.sub(r"(ray::\S*\(\))\n(?=  At least one )", head, message)
     cause: BaseException
     if cause_bytes is None:
         return rebuild_task_error(

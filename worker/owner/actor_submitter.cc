@@ -100,7 +100,7 @@ void ActorSubmitter::OnArgumentsReady(TaskRecord& task) {
   if (task.references) {
     for (const auto& argument : task.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
-      const Error error = argument.object->extra->error;
+      const Error error = ArgumentFailed(task, argument.object->extra->error);
       client.queue.Remove(&task);
       tasks_.Fail(task, error);
       Pump(client);

@@ -102,7 +102,7 @@ void TaskSubmitter::OnArgumentsReady(TaskRecord& task) {
     for (const auto& argument : task.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
       // Copied: failing the task may free the object.
-      const Error error = argument.object->extra->error;
+      const Error error = ArgumentFailed(task, argument.object->extra->error);
       tasks_.Fail(task, error);
       return;
     }

@@ -41,6 +41,18 @@ Error CancelledBeforeStart(std::string_view call) {
       ErrorKind::kTaskCancelled, std::string(call).append(" was cancelled before it started"), {}};
 }
 
+Error ArgumentFailed(const TaskRecord& call, Error error) {
+  // Of a remote traceback, whose form log processors know, this call becomes the last part.
+  if (error.kind == ErrorKind::kTaskFailed && error.message.starts_with("ray::")) {
+    error.message =
+        absl::StrCat("ray::", TaskTable::NameOf(call),
+                     "()\n  At least one of the input arguments for this task could not be "
+                     "computed:\n",
+                     error.message);
+  }
+  return error;
+}
+
 Error ConstructorFailed(const std::string& actor, Error error) {
   error.message = absl::StrCat("the constructor of the actor ", actor, " failed: ", error.message);
   if (error.kind != ErrorKind::kEnvironmentFailed) error.kind = ErrorKind::kActorDied;

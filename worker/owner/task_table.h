@@ -191,6 +191,8 @@ class TaskTable {
 std::string EncodeError(const Error& error);
 Error DecodeError(std::string_view bytes);
 Error CancelledBeforeStart(std::string_view call);
+// What a call ends in of which an argument has no value but `error`.
+Error ArgumentFailed(const TaskRecord& call, Error error);
 // What the calls of an actor end in whose constructor ended in `error`.
 Error ConstructorFailed(const std::string& actor, Error error);
 

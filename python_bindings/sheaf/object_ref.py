@@ -330,8 +330,8 @@ class ObjectRefGenerator:
         return self._stream
 
     def is_finished(self) -> bool:
-        """Returns whether all items have been taken."""
-        return self._ended
+        """Returns whether the generator has ended and all its items have been taken."""
+        return self._await_next(0) and self._ended
 
     def __repr__(self) -> str:
         return f"ObjectRefGenerator({self._stream.hex()})"

@@ -68,4 +68,14 @@ KNOWN: dict[str, Difference] = {
             "raises TypeError <TypeError>",
         ],
     ),
+    "concurrency.groups_given_by_options": Difference(
+        "options() of a class may give concurrency groups, too.", ["returns True", "returns 1"]
+    ),
+    "actors.what_is_no_class_is_no_actor": Difference(
+        "What is neither a function nor a class is refused with a TypeError, with options, too.",
+        [
+            "raises AssertionError <AssertionError>; 'ray.remote decorator': yes",
+            "raises TypeError <TypeError>",
+        ],
+    ),
 }

@@ -82,9 +82,9 @@ def _words_of(error: BaseException) -> str:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, (KeyboardInterrupt, TaskCancelledError)):
         return True
-    return type(error).__name__ in ("CancelledError", "TaskCancelledError")
+    return type(error).__name__ == "CancelledError"
 
 
 def _pickled(error: BaseException) -> bytes:

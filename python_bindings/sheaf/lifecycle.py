@@ -180,6 +180,8 @@ def init(
         raise RuntimeError(
             "`local_mode` is no longer supported: a node of one's own starts in milliseconds"
         )
+    if namespace is not None and not isinstance(namespace, str):
+        raise TypeError(f"namespace={namespace!r}: want a str")
     where = _address(address)
     if namespace is not None:
         if not isinstance(namespace, str):
@@ -345,7 +347,9 @@ def _address(address: str | None) -> str:
         address = os.environ.get("SHEAF_ADDRESS") or os.environ.get("RAY_ADDRESS")
     if address is None or address == "local":
         return ""
-    if not isinstance(address, str) or "://" in address:
+    if not isinstance(address, str):
+        raise TypeError(f"address={address!r}: want a str")
+    if "://" in address:
         raise ValueError(
             f"address={address!r}: want 'auto', 'local', or the session directory of a node"
         )

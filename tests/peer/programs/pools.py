@@ -182,22 +182,6 @@ def imap_gives_what_is_there():
     pool.terminate()
 
 
-@program
-def ends_of_a_process_pool():
-    pool = Pool(1)
-    outcome(pool.join, words=["Pool is still running"])
-    pool.close()
-    outcome(pool.map, square, [1], words=["Pool not running"])
-    outcome(pool.apply_async, square, (1,), words=["Pool not running"])
-    pool.join()
-    other = Pool(1)
-    other.terminate()
-    outcome(other.apply, square, (1,))
-    other.join()
-    outcome(Pool, 0)
-    outcome(Pool, -1, words=["must be > 0"])
-
-
 def initialize(value):
     os.environ["PEER_POOL"] = value
 

@@ -211,23 +211,6 @@ def what_is_left_of_a_session():
 
 
 @program(alone=True)
-def functions_live_on():
-    @ray.remote
-    def f(x):
-        return x + 1
-
-    @ray.remote
-    class A:
-        def ping(self):
-            return "pong"
-
-    for _ in range(2):
-        start()
-        say(ray.get(f.remote(1)), ray.get(A.remote().ping.remote()))
-        ray.shutdown()
-
-
-@program(alone=True)
 def namespaces():
     start(namespace="mine")
     say(ray.get_runtime_context().namespace)

@@ -246,28 +246,5 @@ def node_resources():
     ray.cancel(ref)
 
 
-@program(alone=True)
-def wrong_labels_of_init():
-    for labels in (
-        {"zone": 1},
-        {1: "a"},
-        "zone=a",
-        {"ray.io/node-id": "x"},
-        {"zone": "a b"},
-        {"zo ne": "a"},
-        {"zone": "-a"},
-        {"zone": ""},
-    ):
-        say(labels)
-        outcome(
-            lambda v=labels: (
-                type(
-                    ray.init(num_cpus=1, labels=v, include_dashboard=False, log_to_driver=False)
-                ).__name__
-            )
-        )
-        ray.shutdown()
-
-
 if __name__ == "__main__":
     main()

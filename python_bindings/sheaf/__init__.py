@@ -11,6 +11,7 @@ import os
 
 import sheaf._internal.extension  # noqa: F401  # isort: skip (first)
 from sheaf._core import ObjectRef, get, put
+from sheaf._internal import reference_methods
 from sheaf._version import __ray_version__, __version__  # noqa: F401
 from sheaf.actor import ActorHandle, kill, method
 from sheaf.cluster import available_resources, cancel, cluster_resources, get_gpu_ids, nodes
@@ -40,9 +41,12 @@ if TYPE_CHECKING:
 __path__.append(os.path.join(__path__[0], "_ray"))  # Which says why.
 
 ObjectID = ObjectRef
+reference_methods.add()
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
 _SUBMODULES = (
+    "_common",
     "_private",
+    "_raylet",
     "actor",
     "autoscaler",
     "client_builder",
@@ -52,13 +56,16 @@ _SUBMODULES = (
     "exceptions",
     "experimental",
     "ids",
+    "internal",
     "job_config",
     "job_submission",
     "logging_config",
     "object_ref",
+    "ray_constants",
     "remote_function",
     "runtime_context",
     "runtime_env",
+    "state",
     "train",
     "types",
     "util",

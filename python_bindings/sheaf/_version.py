@@ -4,5 +4,6 @@ version are told the latter."""
 
 from sheaf._core import __version__
 
-__ray_version__ = "2.60.0+sheaf"
+__ray_version__ = "2.60.0"
 __all__ = ["__ray_version__", "__version__"]
+version, commit = __ray_version__, ""  # As `ray._version` has them.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from sheaf import _core, lifecycle, options
-from sheaf._internal import exported
+from sheaf._internal import exported, ray_attributes
 from sheaf._internal.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
 from sheaf._internal.signatures import short_name
 from sheaf.ids import ActorID
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class ActorMethod(_core.Caller):
+DEFAULT_MAX_CONCURRENCY_ASYNC = 1000
+
+
+class ActorMethod(_core.Caller, ray_attributes.OfMethod):
     """A method of a running actor: `handle.method.remote(...)` gives an ObjectRef of its result at
     once; of a generator method an ObjectRefGenerator. Thread-safe: the calls of one process run in
     the order in which it makes them.
@@ -69,6 +72,10 @@ class ActorMethod(_core.Caller):
         if signature is None:
             raise AttributeError("__signature__")
         return signature
+
+    @property
+    def _actor(self) -> ActorHandle:
+        return ActorHandle(self._ref, self._info)
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
         """Compiled graphs are not in Sheaf.
@@ -142,7 +149,7 @@ class Handle:
         return isinstance(other, Handle) and self._ref == other._ref
 
 
-class ActorHandle(Handle):
+class ActorHandle(Handle, ray_attributes.OfHandle):
     """A running actor: `handle.method.remote(...)` calls it.
 
     A handle may be passed to tasks and other actors. The actor ends when the last handle of it is
@@ -195,7 +202,7 @@ class ActorHandle(Handle):
         return ActorHandle, (self._ref, self._info)
 
 
-class ActorClass:
+class ActorClass(ray_attributes.OfActorClass):
     """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at once.
     @sheaf.remote makes it.
 
@@ -220,7 +227,7 @@ class ActorClass:
         self.__qualname__ = cls.__qualname__
         self.__module__ = cls.__module__
         self.__doc__ = cls.__doc__
-        self.__ray_metadata__ = self  # Libraries look for it.
+        self.__ray_metadata__ = ray_attributes.ActorClassMetadata(cls, given)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self._class.__name__

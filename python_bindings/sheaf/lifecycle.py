@@ -189,6 +189,7 @@ def init(
         job_config.apply()
         runtime_env = runtime_env or job_config.runtime_env
         namespace = namespace or job_config.ray_namespace
+        logging_config = logging_config or job_config.py_logging_config
     plan = _environment(runtime_env)
     # Now: the handler of a signal that comes during an import of the first call sees half a module.
     from sheaf._internal import serialization  # noqa: F401

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from sheaf import _core, options
-from sheaf._internal import exported
+from sheaf._internal import exported, ray_attributes
 from sheaf._internal.signatures import Signature, short_name
 from sheaf.object_ref import DynamicObjectRefGenerator
 
@@ -18,7 +18,7 @@ MOST_BOUND = (
 )
 
 
-class RemoteFunction(_core.Caller):
+class RemoteFunction(_core.Caller, ray_attributes.OfFunction):
     """A function that runs in another process: `f.remote(...)` gives an ObjectRef of its result at
     once; of a generator function an ObjectRefGenerator. @sheaf.remote makes it. Thread-safe.
 
@@ -86,6 +86,21 @@ class RemoteFunction(_core.Caller):
         made = type(self).__new__(type(self))
         made._set(self._function, {**self._options, **given}, self._root or self)
         return made
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Compiled graphs are not in Sheaf.
+
+        Args:
+            args: ignored.
+            kwargs: ignored.
+
+        Returns:
+            Never.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
 
     @property
     def _undecorated(self) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ absent, each with its reason (surface_reasons.py).
     PYTHONPATH=build/python python tests/peer/compare_surface.py [--all] [MODULE]"""
 
 import argparse
+import ast
 import collections
 import fnmatch
 import json
@@ -53,11 +54,58 @@ def agree(ray, sheaf):
     """Whether a program that uses what Ray has can tell no difference."""
     if sheaf == "":
         return False
-    if ray == "there" or ray == sheaf:
+    if ray in ("there", sheaf):
         return True
-    if "(?)" in ray:  # Made of Cython, which does not tell.
-        return ray.partition(" (")[0] == sheaf.partition(" (")[0] and _marks(ray, sheaf)
-    return ray.partition("; has")[0] == sheaf.partition("; has")[0] and _marks(ray, sheaf)
+    if ray.startswith("enum ") and sheaf.startswith("enum "):  # It may have more members.
+        return ray.removesuffix("}") in sheaf
+    (was, wants), (now, takes) = _called(ray), _called(sheaf)
+    if was.startswith("attribute") and "attribute" in (was, now):
+        was = now  # A class says the value, or its instances do.
+    fit = wants == takes or "(?)" in (wants, takes)  # C does not tell.
+    return was == now and (fit or _takes(wants, takes)) and _marks(ray, sheaf)
+
+
+def _called(text):
+    """(what it is, its parameters), without what no caller can tell."""
+    text = text.partition("; ")[0]
+    kind, bracket, rest = text.partition(" (")
+    if kind.endswith(("class", "method", "function")):
+        return re.sub(r"^(class|static) method", "unbound method", kind), (bracket + rest).strip()
+    return text, ""
+
+
+def _takes(wants, takes):
+    """Whether every call that fits the parameters `wants` fits `takes`, too, and means the same."""
+    want, take = (ast.parse(f"def f{text or '()'}: 0").body[0].args for text in (wants, takes))
+    if want.vararg and not take.vararg or want.kwarg and not take.kwarg:
+        return False
+    by_place = [[*a.posonlyargs, *a.args] for a in (want, take)]
+    defaults = [_defaults(a) for a in (want, take)]
+    for k, one in enumerate(by_place[0]):
+        if k >= len(by_place[1]) or by_place[1][k].arg != one.arg:
+            return False
+        if one in take.posonlyargs and one not in want.posonlyargs:
+            return False
+    named = {a.arg for a in [*take.args, *take.kwonlyargs]}
+    for one in want.kwonlyargs:
+        if one.arg not in named and not take.kwarg:
+            return False
+    for name, default in defaults[1].items():
+        if name not in defaults[0] and default is None or defaults[0].get(name) not in (None, default):
+            return False
+    return True
+
+
+def _defaults(arguments):
+    """{parameter: its default as text, or None}."""
+    out = {}
+    by_place = [*arguments.posonlyargs, *arguments.args]
+    none = [None] * (len(by_place) - len(arguments.defaults))
+    for one, default in zip(by_place, [*none, *arguments.defaults], strict=True):
+        out[one.arg] = default and ast.unparse(default)
+    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        out[one.arg] = default and ast.unparse(default)
+    return out
 
 
 def _marks(ray, sheaf):

@@ -133,8 +133,8 @@ PRIVATE = """
 # Special methods that a program can see: of a class, those that it has of its own.
 SPECIAL = """
     __aiter__ __anext__ __await__ __bool__ __call__ __contains__ __copy__ __deepcopy__ __delitem__
-    __enter__ __eq__ __exit__ __ge__ __getitem__ __gt__ __hash__ __int__ __iter__ __le__ __len__
-    __lt__ __next__ __setitem__ __aenter__ __aexit__
+    __enter__ __eq__ __exit__ __getitem__ __hash__ __int__ __iter__ __len__ __next__ __setitem__
+    __aenter__ __aexit__
 """.split()
 
 
@@ -153,7 +153,7 @@ def plain(value):
         return f"[{words}]" if isinstance(value, list) else f"({words})"
     if isinstance(value, (int, float, str, bytes, type(None))):
         return repr(value)
-    return f"a {type(value).__name__}"
+    return f"a_{type(value).__name__}"
 
 
 @functools.cache

@@ -7,8 +7,9 @@ import time
 import ray
 
 
-def attributes(thing):
-    """{name: "method" or "attribute"} of what `dir` lists and has no leading underscore."""
+def attributes(thing, methods=False):
+    """{name: "method" or its type} of what `dir` lists and has no leading underscore; methods that
+    a class says beforehand only where they are asked for."""
     out = {}
     for name in dir(thing):
         if name[0] != "_":
@@ -17,7 +18,8 @@ def attributes(thing):
             except Exception as error:
                 out[name] = f"raises {type(error).__name__}"
                 continue
-            out[name] = "method" if callable(value) else f"a {type(value).__name__}"
+            if methods or not callable(value):
+                out[name] = "method" if callable(value) else f"a {type(value).__name__}"
     return out
 
 
@@ -99,7 +101,7 @@ def _live(context):
         def method(self):
             return 1
 
-    out = {"what init gives": attributes(context), "its address_info": keys(context.address_info)}
+    out = {"what init gives": attributes(context, methods=True), "its address_info": keys(context.address_info)}
     ref, generator, handle = one.remote(), many.remote(), Actor.options(name="a").remote()
     ray.get([ref, handle.method.remote()])
     group = ray.util.placement_group([{"CPU": 1}], name="g")
@@ -117,7 +119,7 @@ def _live(context):
     }
     for title, thing in things.items():
         out[f"{title}, names that libraries touch"] = _private_of(thing, PRIVATE[title])
-        out[title] = attributes(thing)
+        out[title] = attributes(thing, methods=True)
     out["rows of nodes()"] = keys(ray.nodes())
     table = ray.util.placement_group_table(group)
     out["placement_group_table(group)"] = keys(table)

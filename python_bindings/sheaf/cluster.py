@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 
 
 HEAD = 1  # The number of the node that started the cluster.
+_PORTS = {  # What Ray's nodes have beside, and these have not.
+    "DashboardAgentListenPort": 0,
+    "DeathReason": 0,
+    "DeathReasonMessage": "",
+    "MetricsAgentPort": 0,
+    "ObjectManagerPort": 0,
+    "ObjectStoreSocketName": "",
+    "RayletSocketName": "",
+    "RuntimeEnvAgentPort": 0,
+}
 _HEAD_RESOURCE = "node:__internal_head__"
 
 
@@ -22,7 +32,7 @@ def nodes() -> list[dict[str, Any]]:
 
     Returns:
         One dict a node: NodeID (56 hexadecimal digits), Alive, NodeManagerAddress,
-        NodeManagerHostname, NodeManagerPort, NodeName, MetricsExportPort, Resources (amounts by
+        NodeManagerHostname, NodeManagerPort, NodeName, MetricsExportPort (other ports are 0), Resources (amounts by
         name; bytes for memory; empty of dead nodes) and Labels.
 
     Raises:
@@ -48,6 +58,7 @@ def nodes() -> list[dict[str, Any]]:
                 "MetricsExportPort": urlsplit(row["metrics_url"]).port,
                 "Resources": _with_node_resource(row["total"], row) if alive else {},
                 "Labels": row["labels"],
+                **_PORTS,
             }
         )
     return rows
@@ -152,12 +163,16 @@ def get_gpu_ids() -> list[int]:
 
 
 def cancel(
-    ray_waitable: ObjectRef[Any] | ObjectRefGenerator, *, force: bool = False, recursive: bool = True
+    ray_waitable: ObjectRef[Any] | ObjectRefGenerator,
+    *,
+    force: bool = False,
+    recursive: bool = True,
 ) -> None:
     """Cancels the call that makes a reference.
 
     A call that waits never starts; one that runs is interrupted by KeyboardInterrupt, a coroutine
-    by asyncio.CancelledError. Getting the reference raises TaskCancelledError, unless the call had ended.
+    by asyncio.CancelledError. Getting the reference raises TaskCancelledError, unless the call had
+    ended.
 
     Args:
         ray_waitable: what the call gave: an ObjectRef or a generator of them.

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 import sheaf
+from sheaf._internal import absent
 from sheaf.lifecycle import _executable, flag_of
 
 _START_S = 30
@@ -291,3 +292,8 @@ def _await_end(pid: int) -> None:
         except OSError:
             return
         time.sleep(0.005)
+
+
+AutoscalingCluster = absent.a_class(
+    "cluster_utils.AutoscalingCluster", "Cluster adds and removes nodes by hand"
+)

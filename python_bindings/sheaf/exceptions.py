@@ -251,9 +251,7 @@ class ActorUnavailableError(RayActorError):
     """The actor restarts or cannot be reached now; the call ran, or did not."""
 
     def __init__(self, error_message: str, actor_id: bytes | str | None = None):
-        super().__init__(
-            actor_id.hex() if isinstance(actor_id, bytes) else actor_id, error_message
-        )
+        super().__init__(actor_id.hex() if isinstance(actor_id, bytes) else actor_id, error_message)
 
 
 class ObjectLostError(fields.OfObject, RayError):

@@ -7,6 +7,7 @@ import atexit
 import os
 import sys
 import time
+from collections.abc import Iterator, Mapping
 
 from sheaf import _core, _version, cluster, ids, options
 
@@ -45,7 +46,7 @@ _context: Context | None = None
 _entries: dict[str, str] = {}  # Of the environment that init was given.
 
 
-class Context:
+class Context(Mapping):  # type: ignore[type-arg]
     """What init gives: the address of the node, and what Ray programs read of it.
 
     As a context manager it ends the session at the end of the block.
@@ -62,22 +63,25 @@ class Context:
             "gcs_address": session,
             "webui_url": "",
             "node_id": "",
+            "object_store_address": session,
+            "raylet_socket_name": session,
+            "redis_address": None,
+            "metrics_export_port": 0,
+            "dashboard_agent_listen_port": 0,
         }
         self.dashboard_url = ""
         self.python_version = sys.version.split()[0]
         self.ray_version = _version.__ray_version__
+        self.ray_commit = _version.commit
 
     def __getitem__(self, name: str) -> Any:
         return self.address_info[name]
 
-    def get(self, name: str, otherwise: Any = None) -> Any:
-        """Returns an entry of address_info.
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.address_info)
 
-        Args:
-            name: of the entry, as "address" or "node_id".
-            otherwise: what is returned where there is none.
-        """
-        return self.address_info.get(name, otherwise)
+    def __len__(self) -> int:
+        return len(self.address_info)
 
     def disconnect(self) -> None:
         """Leaves the cluster, as sheaf.shutdown does."""

@@ -8,6 +8,7 @@ import math
 
 from sheaf import _core
 from sheaf._core import ObjectRef
+from sheaf._internal import ray_attributes
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def wait(
     What has failed is ready, too: getting it raises. Other threads may change the list meanwhile.
 
     Args:
-        ray_waitables: ObjectRefs, each once, or generators of them, which are ready when their next item is.
+        ray_waitables: ObjectRefs, each once, or generators of them, which are ready when their
+            next item is.
         num_returns: how many to wait for, from 1 to the number of references.
         timeout: seconds; 0 only looks; None waits for ever.
         fetch_local: a value that lies on another node or on disk is fetched, some of them at a
@@ -202,7 +204,7 @@ def await_reference(ref: ObjectRef[Any]) -> Generator[Any, None, Any]:
 _SLICE_S = 0.05  # How long a thread waits on for an item that nobody waits for any more.
 
 
-class ObjectRefGenerator:
+class ObjectRefGenerator(ray_attributes.OfGenerator):
     """The items of a generator that runs in another process, as ObjectRefs, in order.
 
     `for ref in items` and `async for ref in items` give them while the generator runs. An error of

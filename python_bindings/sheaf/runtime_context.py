@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import os
 
-from sheaf import _core, lifecycle
+from sheaf import _core, ids, lifecycle
 from sheaf._internal import actor_class
 from sheaf.actor import ActorHandle
-from sheaf.ids import node_id
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class RuntimeContext:
 
     def get_node_id(self) -> str:
         """Returns the node, as sheaf.nodes() names it: 56 hexadecimal digits."""
-        return node_id(_core.context()["node"])
+        return ids.node_id(_core.context()["node"])
 
     def get_worker_id(self) -> str:
         """Returns the process, as 16 hexadecimal digits."""
@@ -126,8 +125,9 @@ class RuntimeContext:
 
     @property
     def was_current_actor_reconstructed(self) -> bool:
-        """Whether the actor has restarted."""
+        """Whether the actor has restarted. AssertionError: outside of actors."""
         actor = self.get_actor_id()
+        assert actor, "was_current_actor_reconstructed is asked for in a method of an actor"
         return any(row["restarts"] > 0 for row in _core.actors() if row["actor_id"] == actor)
 
     @property
@@ -136,19 +136,50 @@ class RuntimeContext:
         return lifecycle._context.address_info["address"] if lifecycle._context else ""
 
     get_resource_ids = get_assigned_resources
-    current_placement_group_id = property(get_placement_group_id)
-    node_id = property(get_node_id)
-    job_id = property(get_job_id)
-    task_id = property(get_task_id)
-    actor_id = property(get_actor_id)
+
+    @property
+    def job_id(self) -> ids.JobID:
+        """The job, as an id."""
+        return ids.JobID(self.get_job_id())
+
+    @property
+    def node_id(self) -> ids.NodeID:
+        """The node, as an id."""
+        return ids.NodeID(self.get_node_id())
+
+    @property
+    def task_id(self) -> ids.TaskID:
+        """The running call, as an id. AssertionError: outside of calls."""
+        task = self.get_task_id()
+        assert task, "task_id is asked for in a task or a method of an actor"
+        return ids.TaskID(task)
+
+    @property
+    def actor_id(self) -> ids.ActorID:
+        """The actor, as an id. AssertionError: outside of actors."""
+        actor = self.get_actor_id()
+        assert actor, "actor_id is asked for in a method of an actor"
+        return ids.ActorID(actor)
+
+    @property
+    def current_placement_group_id(self) -> ids.PlacementGroupID:
+        """The placement group of the running call, as an id; nil: there is none."""
+        group = self.get_placement_group_id()
+        return ids.PlacementGroupID(group) if group else ids.PlacementGroupID.nil()
 
     def get(self) -> dict[str, Any]:
-        """Returns job_id, node_id, task_id and actor_id in a dict, where there is one."""
-        return {
-            name: getattr(self, name)
-            for name in ("job_id", "node_id", "task_id", "actor_id")
-            if getattr(self, name)
+        """Returns job_id, node_id and namespace in a dict; in calls also task_id, and in actors
+        actor_id."""
+        found: dict[str, Any] = {
+            "job_id": self.job_id,
+            "node_id": self.node_id,
+            "namespace": self.namespace,
         }
+        if self.get_task_id():
+            found["task_id"] = self.task_id
+        if self.get_actor_id():
+            found["actor_id"] = self.actor_id
+        return found
 
 
 def get_runtime_context() -> RuntimeContext:

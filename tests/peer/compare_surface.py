@@ -91,7 +91,11 @@ def _takes(wants, takes):
         if one.arg not in named and not take.kwarg:
             return False
     for name, default in defaults[1].items():
-        if name not in defaults[0] and default is None or defaults[0].get(name) not in (None, default):
+        if (
+            name not in defaults[0]
+            and default is None
+            or defaults[0].get(name) not in (None, default)
+        ):
             return False
     return True
 
@@ -134,15 +138,20 @@ def compared(ray=None, sheaf=None):
     for module, names in ray.items():
         for name, text in names.items():
             here = sheaf.get(module, {}).get(name, "")
-            kind = "same" if agree(text, here) else "different" if here else "absent"
-            reason = reason_of(module, name)[1] if kind != "same" else ""
+            refused = here.startswith("absent: ")
+            kind = "absent" if not here or refused else "same" if agree(text, here) else "different"
+            reason = here[8:] if refused else reason_of(module, name)[1] if kind != "same" else ""
             out.append(Name(module, name, kind, text, here, reason))
     return out
 
 
 def stale(names):
     """Reasons that no name needs."""
-    used = {reason_of(n.module, n.name)[0] for n in names if n.kind != "same"}
+    used = {
+        reason_of(n.module, n.name)[0]
+        for n in names
+        if n.kind != "same" and not n.sheaf.startswith("absent: ")
+    }
     return [key for key in surface_reasons.REASONS if key not in used]
 
 

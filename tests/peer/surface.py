@@ -19,11 +19,15 @@ import json
 import pathlib
 import re
 import sys
-import types
 
 import ray
 
-MODULES = """
+
+def words(text):
+    return text.split()
+
+
+MODULES = words("""
     ray ray.actor ray.remote_function ray.exceptions ray.types ray.runtime_context ray.runtime_env
     ray.cross_language ray.job_config ray.client_builder ray.cluster_utils ray.autoscaler.sdk
     ray.job_submission
@@ -37,27 +41,27 @@ MODULES = """
     ray.experimental ray.experimental.internal_kv ray.experimental.dynamic_resources
     ray.experimental.locations ray.experimental.queue ray.experimental.multiprocessing
     ray.experimental.tqdm_ray ray.experimental.collective
-""".split()
+""")
 
 # Of these only which names there are: they are of libraries beside tasks, actors and objects.
-BRIEF = """
+BRIEF = words("""
     ray.util.iter ray.util.dask ray.util.spark ray.util.tracing ray.util.tpu ray.util.actor_group
     ray.experimental.shuffle ray.experimental.rdt
-""".split()
+""")
 
 # Classes that programs name and do not make: how they are made is not theirs.
-NOT_MADE = """
+NOT_MADE = words("""
     ActorClass ActorHandle ActorMethod DynamicObjectRefGenerator ObjectRefGenerator PlacementGroup
     RemoteFunction RuntimeContext ClientContext
-""".split()
+""")
 
 # What its module defines for itself only.
-NOT_NAMES = """
+NOT_NAMES = words("""
     TYPE_CHECKING IS_PYDANTIC_2 cluster_not_supported detail_cols filterable_cols state
-""".split()
+""")
 
 # What has a leading underscore, and public libraries touch all the same.
-PRIVATE = """
+PRIVATE = words("""
     ray._config ray._version.version ray._version.commit ray.__commit__ ray.__version__
     ray._private.worker.global_worker ray._private.worker.global_worker.connected
     ray._private.worker.global_worker.mode ray._private.worker.global_worker.core_worker
@@ -128,14 +132,14 @@ PRIVATE = """
     ray.dashboard.utils.get_address_for_submission_client
     ray.autoscaler._private.constants.AUTOSCALER_RESOURCE_REQUEST_CHANNEL
     ray.scripts.scripts.main ray.widgets.Template ray.thirdparty_files.psutil
-""".split()
+""")
 
 # Special methods that a program can see: of a class, those that it has of its own.
-SPECIAL = """
+SPECIAL = words("""
     __aiter__ __anext__ __await__ __bool__ __call__ __contains__ __copy__ __deepcopy__ __delitem__
     __enter__ __eq__ __exit__ __getitem__ __hash__ __int__ __iter__ __len__ __next__ __setitem__
     __aenter__ __aexit__
-""".split()
+""")
 
 
 def plain(value):
@@ -210,8 +214,21 @@ def _special(kind):
     return [n + ("=None" if own[n] is None else "") for n in SPECIAL if n in own]
 
 
+def _refusal(thing):
+    """What Sheaf says where a name is there only to say that it is absent; "": it is there."""
+    made = vars(thing).get("__init__") if inspect.isclass(thing) else thing
+    if getattr(getattr(made, "__code__", None), "co_name", "") != "absent":
+        return ""
+    try:
+        thing()
+    except NotImplementedError as error:
+        return f"absent: {error}"
+
+
 def describe(thing):
     """What a name is, in a line."""
+    if refusal := _refusal(thing):
+        return refusal
     if inspect.ismodule(thing):
         return "module"
     if inspect.isclass(thing):
@@ -311,10 +328,11 @@ def of_module(name, known):
             continue
         if not known and not is_public(module, one, value):
             continue
-        if name in BRIEF:
-            out[one] = "there"
-            continue
         out[one] = describe(value)
+        if name in BRIEF and not out[one].startswith("absent: "):
+            out[one] = "there"
+        if name in BRIEF:
+            continue
         if inspect.isclass(value) and not issubclass(value, enum.Enum):
             wanted = [n.partition(".")[2] for n in known or () if n.startswith(f"{one}.")]
             found = _named(value, wanted) if known else members(value)
@@ -347,7 +365,8 @@ def private():
         except Exception as error:
             thing = error
         text = describe(thing)
-        out[full] = text if text.startswith(("function", "class")) else text.partition(" ")[0]
+        whole = text.startswith(("function", "class", "absent"))
+        out[full] = text if whole else text.partition(" ")[0]
     return out
 
 

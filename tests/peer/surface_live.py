@@ -101,7 +101,10 @@ def _live(context):
         def method(self):
             return 1
 
-    out = {"what init gives": attributes(context, methods=True), "its address_info": keys(context.address_info)}
+    out = {
+        "what init gives": attributes(context, methods=True),
+        "its address_info": keys(context.address_info),
+    }
     ref, generator, handle = one.remote(), many.remote(), Actor.options(name="a").remote()
     ray.get([ref, handle.method.remote()])
     group = ray.util.placement_group([{"CPU": 1}], name="g")
@@ -125,12 +128,12 @@ def _live(context):
     out["placement_group_table(group)"] = keys(table)
     out["placement_group_table(group)['stats']"] = keys(table.get("stats", {}))
     out["cluster_resources()"] = {
-        name: text for name, text in keys(ray.cluster_resources()).items() if ":" not in name
+        name: text for name, text in keys(ray.cluster_resources()).items() if ":" not in name and "_group_" not in name
     }
     out.update(_made(group))
     out.update(_raised(handle))
     time.sleep(1.5)  # The record of tasks comes late.
-    out["rows of timeline()"] = keys(ray.timeline()[0] if ray.timeline() else {})
+    out["rows of timeline()"] = keys([row for row in ray.timeline() if row["ph"] == "X"] or {})
     return out
 
 
@@ -145,11 +148,15 @@ def _made(group):
         "In('a')": lambda: strategies.In("a"),
         "NotIn('a')": lambda: strategies.NotIn("a"),
         "Exists()": lambda: strategies.Exists(),
-        "a NodeAffinitySchedulingStrategy": lambda: strategies.NodeAffinitySchedulingStrategy("0" * 56, True),
+        "a NodeAffinitySchedulingStrategy": lambda: strategies.NodeAffinitySchedulingStrategy(
+            "0" * 56, True
+        ),
         "a NodeLabelSchedulingStrategy": lambda: strategies.NodeLabelSchedulingStrategy(
             {"a": strategies.In("b")}
         ),
-        "a PlacementGroupSchedulingStrategy": lambda: strategies.PlacementGroupSchedulingStrategy(group),
+        "a PlacementGroupSchedulingStrategy": lambda: strategies.PlacementGroupSchedulingStrategy(
+            group
+        ),
         "a Queue": lambda: Queue(actor_options={"num_cpus": 0}),
         "an ActorPool": lambda: ActorPool([]),
         "a Counter": lambda: Counter("c"),

@@ -289,3 +289,32 @@ class OfMethod:
     def _num_returns(self) -> Any:
         given = {**self._method.options, **self._given}.get("num_returns")
         return 1 if given is None else given
+
+
+class OfGenerator:
+    """Of what a call of a generator gives: the parts of Python's generators that send something to
+    the other side, which neither Ray nor Sheaf have."""
+
+    def send(self, value: Any) -> Any:
+        """Not in Sheaf: raises NotImplementedError."""
+        raise NotImplementedError("`gen.send` is not supported.")
+
+    def throw(self, value: Any) -> Any:
+        """Not in Sheaf: raises NotImplementedError."""
+        raise NotImplementedError("`gen.throw` is not supported.")
+
+    def close(self) -> None:
+        """Not in Sheaf: raises NotImplementedError."""
+        raise NotImplementedError("`gen.close` is not supported.")
+
+    async def asend(self, value: Any) -> Any:
+        """Not in Sheaf: raises NotImplementedError."""
+        raise NotImplementedError("`gen.asend` is not supported.")
+
+    async def athrow(self, value: Any) -> Any:
+        """Not in Sheaf: raises NotImplementedError."""
+        raise NotImplementedError("`gen.athrow` is not supported.")
+
+    async def aclose(self) -> None:
+        """Not in Sheaf: raises NotImplementedError."""
+        raise NotImplementedError("`gen.aclose` is not supported.")

@@ -11,7 +11,13 @@ from sheaf import _core
 from sheaf.actor import kill
 from sheaf.decorator import remote
 
-Empty, Full = queue.Empty, queue.Full
+
+class Empty(queue.Empty):
+    """There is no item."""
+
+
+class Full(queue.Full):
+    """There is no room."""
 
 
 class Queue:

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What libraries look up in `ray._private.worker`: the calls of the module `ray`, and an object that
-tells where this process is."""
+"""What libraries look up in `ray._private.worker`: the calls of the module `ray`, and an object
+that tells where this process is."""
 
 from __future__ import annotations
 

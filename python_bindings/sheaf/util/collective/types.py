@@ -6,6 +6,40 @@ from __future__ import annotations
 import enum
 
 unset_timeout_ms = -1
+_OPTIONS = (
+    "AllGatherOptions",
+    "AllReduceOptions",
+    "BarrierOptions",
+    "BroadcastOptions",
+    "RecvOptions",
+    "ReduceOptions",
+    "ReduceScatterOptions",
+    "SendOptions",
+)
+
+
+def __getattr__(name: str) -> object:
+    if name in _OPTIONS:
+        from sheaf.util.collective import options  # For those who make backends of their own.
+
+        return getattr(options, name)
+    raise AttributeError(f"sheaf.util.collective.types has no '{name}'")
+
+
+def _is_there(module: str) -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec(module) is not None
+
+
+def torch_available() -> bool:
+    """Returns whether the package torch is installed."""
+    return _is_there("torch")
+
+
+def cupy_available() -> bool:
+    """Returns whether the package cupy is installed."""
+    return _is_there("cupy")
 
 
 class Backend:

@@ -43,8 +43,10 @@ def list_actors(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the actors, dead ones included.
 
@@ -53,7 +55,8 @@ def list_actors(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of actor_id, class_name, state, name, ray_namespace, pid, job_id, num_restarts,
@@ -85,8 +88,10 @@ def list_nodes(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the nodes, dead ones included.
 
@@ -95,7 +100,8 @@ def list_nodes(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of node_id, node_ip, node_name, state, resources_total, labels and is_head_node.
@@ -123,8 +129,10 @@ def list_placement_groups(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the placement groups.
 
@@ -133,7 +141,8 @@ def list_placement_groups(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of placement_group_id, name, state and bundles.
@@ -158,8 +167,10 @@ def list_tasks(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the calls that have not ended, those of actors too.
 
@@ -168,7 +179,8 @@ def list_tasks(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of task_id, name, func_or_class_name, state, attempt_number, job_id, actor_id,
@@ -202,8 +214,10 @@ def list_objects(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the objects that processes of the cluster own.
 
@@ -212,7 +226,8 @@ def list_objects(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of object_id, object_size (bytes), where, owner, local_references, task_references,
@@ -242,8 +257,10 @@ def list_jobs(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the drivers, past ones included.
 
@@ -252,7 +269,8 @@ def list_jobs(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of job_id, status, state, entrypoint, type, ray_namespace, driver_pid and start_time.
@@ -281,8 +299,10 @@ def list_workers(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the processes that run tasks and actors.
 
@@ -291,7 +311,8 @@ def list_workers(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of worker_id, node_id, pid, state, job_id, running, is_alive and worker_type.
@@ -325,12 +346,15 @@ _TASK_STATES = {
 _ALL = 1 << 30
 
 
-def get_actor(id: str, **others: Any) -> Row | None:
+def get_actor(
+    id: str, address: Any = None, timeout: int = 30, _explain: bool = False
+) -> Row | None:
     """Finds an actor by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_actors, or None.
@@ -341,12 +365,13 @@ def get_actor(id: str, **others: Any) -> Row | None:
     return _one(list_actors(limit=_ALL), "actor_id", id)
 
 
-def get_node(id: str, **others: Any) -> Row | None:
+def get_node(id: str, address: Any = None, timeout: int = 30, _explain: bool = False) -> Row | None:
     """Finds a node by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_nodes, or None.
@@ -357,12 +382,15 @@ def get_node(id: str, **others: Any) -> Row | None:
     return _one(list_nodes(limit=_ALL), "node_id", id)
 
 
-def get_placement_group(id: str, **others: Any) -> Row | None:
+def get_placement_group(
+    id: str, address: Any = None, timeout: int = 30, _explain: bool = False
+) -> Row | None:
     """Finds a placement group by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_placement_groups, or None.
@@ -373,12 +401,13 @@ def get_placement_group(id: str, **others: Any) -> Row | None:
     return _one(list_placement_groups(limit=_ALL), "placement_group_id", id)
 
 
-def get_task(id: str, **others: Any) -> Row | None:
+def get_task(id: str, address: Any = None, timeout: int = 30, _explain: bool = False) -> Row | None:
     """Finds a call by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_tasks, or None: it has ended, or there was none.
@@ -389,12 +418,15 @@ def get_task(id: str, **others: Any) -> Row | None:
     return _one(list_tasks(limit=_ALL), "task_id", id)
 
 
-def get_worker(id: str, **others: Any) -> Row | None:
+def get_worker(
+    id: str, address: Any = None, timeout: int = 30, _explain: bool = False
+) -> Row | None:
     """Finds a worker by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_workers, or None.
@@ -405,12 +437,13 @@ def get_worker(id: str, **others: Any) -> Row | None:
     return _one(list_workers(limit=_ALL), "worker_id", id)
 
 
-def get_job(id: str, **others: Any) -> Row | None:
+def get_job(id: str, address: Any = None, timeout: int = 30, _explain: bool = False) -> Row | None:
     """Finds a job by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_jobs, or None.
@@ -421,12 +454,15 @@ def get_job(id: str, **others: Any) -> Row | None:
     return _one(list_jobs(limit=_ALL), "job_id", id)
 
 
-def get_objects(id: str, **others: Any) -> list[Row]:
+def get_objects(
+    id: str, address: Any = None, timeout: int = 30, _explain: bool = False
+) -> list[Row]:
     """Finds an object by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         The rows of it in list_objects: of each process that owns or borrows it.
@@ -449,11 +485,18 @@ def _summary(rows: list[Row], name: str, state: str) -> dict[str, dict[str, Any]
     return out
 
 
-def summarize_tasks(**others: Any) -> dict[str, Any]:
+def summarize_tasks(
+    address: Any = None,
+    timeout: int = 30,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> dict[str, Any]:
     """Counts the calls that have not ended, by function and state.
 
     Args:
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         {"cluster": {"summary": {function: {"state_counts": {state: number}}}, "total_tasks": ...}}
@@ -471,11 +514,18 @@ def summarize_tasks(**others: Any) -> dict[str, Any]:
     }
 
 
-def summarize_actors(**others: Any) -> dict[str, Any]:
+def summarize_actors(
+    address: Any = None,
+    timeout: int = 30,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> dict[str, Any]:
     """Counts the actors, by class and state.
 
     Args:
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         {"cluster": {"summary": {class: {"state_counts": {state: number}}}, "total_actors": ...}}
@@ -493,11 +543,18 @@ def summarize_actors(**others: Any) -> dict[str, Any]:
     }
 
 
-def summarize_objects(**others: Any) -> dict[str, Any]:
+def summarize_objects(
+    address: Any = None,
+    timeout: int = 30,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> dict[str, Any]:
     """Counts the objects and their megabytes (10^6 bytes), by the place where they are.
 
     Args:
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         {"cluster": {"summary": {place: {"total_objects": number, "total_size_mb": megabytes}},

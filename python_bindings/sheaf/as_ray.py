@@ -20,6 +20,7 @@ from typing import Any
 
 import sheaf
 from sheaf import _version
+from sheaf._internal import alias
 
 
 class _Ray(types.ModuleType):
@@ -43,9 +44,11 @@ class _Ray(types.ModuleType):
     def __dir__(self) -> list[str]:
         return dir(sheaf)
 
+    def __reduce__(self) -> Any:
+        return alias.ray_here, ()  # cloudpickle knows modules by their very type, and this is none.
 
-# Its name is that of the package: functions that refer to it are pickled with that, and unpickled
-# where no alias is.
+
+# The alias has the name of the package: what is pickled by name is found where no alias is.
 ray = _Ray("sheaf", sheaf.__doc__)
 ray.__version__ = _version.__ray_version__
 ray.__package__ = "sheaf"
@@ -97,12 +100,12 @@ def install() -> None:
     if loaded is not None and not isinstance(loaded, _Ray):
         raise RuntimeError("ray is imported already: import sheaf.as_ray before it")
     sys.meta_path.insert(0, _AliasFinder())
-    alias = os.path.join(
+    folder = os.path.join(
         os.path.dirname(os.path.abspath(__file__)), "_ray", "_alias"
     )  # Makes the alias in children.
     inherited = os.environ.get("PYTHONPATH", "")
-    if alias not in inherited.split(os.pathsep):
-        os.environ["PYTHONPATH"] = alias + (os.pathsep + inherited if inherited else "")
+    if folder not in inherited.split(os.pathsep):
+        os.environ["PYTHONPATH"] = folder + (os.pathsep + inherited if inherited else "")
 
 
 install()

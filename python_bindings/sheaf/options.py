@@ -64,6 +64,14 @@ METHOD = {
     "_generator_backpressure_num_objects",
     "_num_objects_per_yield",
 }
+_PLACED = {
+    "fallback_strategy",
+    "label_selector",
+    "placement_group",
+    "placement_group_bundle_index",
+    "placement_group_capture_child_tasks",
+    "scheduling_strategy",
+}
 _MAX_RETURNS = 60_000  # worker/limits.h
 _MOST = 2**31 - 1  # Of a count in the protocol.
 _COUNTS_OR_NO_BOUND = {
@@ -89,6 +97,14 @@ def check(kind: str, options: dict[str, Any]) -> None:
             raise ValueError(_unknown(kind, name, known))
         if value is not None:
             _check_value(name, value)
+    if options.get("scheduling_strategy") is not None and options.get("placement_group") not in (
+        None,
+        "default",
+    ):
+        raise ValueError(
+            "Placement groups should be specified via the scheduling_strategy option: give that or "
+            "placement_group, not both"
+        )
     if (
         kind == "actor"
         and (options.get("lifetime") == "detached" or options.get("get_if_exists"))
@@ -177,6 +193,8 @@ def _check_value(name: str, value: Any) -> None:
             raise TypeError(
                 f"retry_exceptions={value!r}: want True, False, or a list of exception classes"
             )
+    elif name in _PLACED:
+        _check_place(name, value)
     elif name == "concurrency_groups":
         if not isinstance(value, dict) or not all(
             isinstance(n, int) and n > 0 for n in value.values()
@@ -191,6 +209,43 @@ def _check_value(name: str, value: Any) -> None:
                 )
             _check_text("concurrency_groups", group)
             _check_most(f"concurrency_groups[{group!r}]", most)
+
+
+def _check_place(name: str, value: Any) -> None:
+    """Where a call shall run: the types, and the labels."""
+    from sheaf.util import placement_group, scheduling_strategies  # For those that are placed.
+
+    strategies = scheduling_strategies
+    wanted: Any = {
+        "fallback_strategy": (list, "a list of dicts, as [{'label_selector': {'zone': 'a'}}]"),
+        "label_selector": (dict, "a dict of labels, as {'zone': 'a'}"),
+        "placement_group": (
+            (str, placement_group.PlacementGroup),
+            "a placement group, or 'default'",
+        ),
+        "placement_group_bundle_index": (int, "a number; -1 is any bundle"),
+        "placement_group_capture_child_tasks": (bool, "True or False"),
+        "scheduling_strategy": (
+            (
+                str,
+                strategies.PlacementGroupSchedulingStrategy,
+                strategies.NodeAffinitySchedulingStrategy,
+                strategies.NodeLabelSchedulingStrategy,
+            ),
+            "'DEFAULT', 'SPREAD', or an object of sheaf.util.scheduling_strategies",
+        ),
+    }[name]
+    no_group = name == "placement_group" and isinstance(value, str) and value != "default"
+    if no_group or not isinstance(value, wanted[0]):
+        raise TypeError(f"{name}={value!r}: want {wanted[1]}")
+    if name == "label_selector":
+        strategies.check_selector(name, value)
+    elif name == "fallback_strategy":
+        for entry in value:
+            if not isinstance(entry, dict) or set(entry) != {"label_selector"}:
+                raise ValueError(f"{name}: {entry!r}: want {{'label_selector': {{'zone': 'a'}}}}")
+            if entry["label_selector"]:
+                strategies.check_selector(name, entry["label_selector"])
 
 
 def _check_most(name: str, value: int) -> None:
@@ -236,8 +291,9 @@ def resources_of(options: dict[str, Any], default_cpus: float) -> dict[str, floa
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
-    """scheduling_strategy, placement_group and label_selector as the runtime takes them."""
+def strategy_of(options: dict[str, Any], amounts: dict[str, float]) -> dict[str, Any]:
+    """scheduling_strategy, placement_group and label_selector as the runtime takes them, for a call
+    that asks for `amounts`."""
     from sheaf.util import scheduling_strategies  # `import sheaf` does without sheaf.util.
 
     given = options.get("scheduling_strategy")
@@ -247,13 +303,16 @@ def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
         if number is not None:
             return {"kind": "node", "node": number, "soft": False}
     group = options.get("placement_group")
-    if given is None and group is not None and group != "default":
+    index = options.get("placement_group_bundle_index", -1)
+    if given is None and (group not in (None, "default") or index != -1):
         given = scheduling_strategies.PlacementGroupSchedulingStrategy(
-            group,
-            options.get("placement_group_bundle_index", -1),
+            None if group == "default" else group,
+            index,
             options.get("placement_group_capture_child_tasks"),
         )
-    strategy = scheduling_strategies.as_dict(given)
+    if given is None and group is None and "placement_group" in options:
+        given = "DEFAULT"  # Out of the group that the caller hands down.
+    strategy = scheduling_strategies.as_dict(given, amounts)
     selectors = [
         options.get("label_selector"),
         *(s.get("label_selector") for s in options.get("fallback_strategy") or ()),
@@ -288,10 +347,11 @@ def for_task(options: dict[str, Any], streaming: bool) -> dict[str, Any]:
     returns = options.get("num_returns")
     retries = options.get("max_retries")
     rule = options.get("retry_exceptions")
+    amounts = resources_of(options, 1.0)
     return {
         "kind": "task",
-        "resources": resources_of(options, 1.0),
-        "strategy": strategy_of(options),
+        "resources": amounts,
+        "strategy": strategy_of(options, amounts),
         "environment": environment_of(options.get("runtime_env")),
         "num_returns": 0 if streaming else 1 if returns in (None, "dynamic") else returns,
         "streaming": streaming,
@@ -311,7 +371,7 @@ def for_actor(options: dict[str, Any], is_async: bool, groups: dict[str, int]) -
         if options.get("num_gpus") or options.get("resources") or options.get("memory"):
             out["resources"] = out["running"]
     out.update(
-        strategy=strategy_of(options),
+        strategy=strategy_of(options, placing),
         environment=environment_of(options.get("runtime_env")),
         max_restarts=options.get("max_restarts") or 0,
         max_task_retries=options.get("max_task_retries") or 0,

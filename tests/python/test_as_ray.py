@@ -165,3 +165,39 @@ del ray.mark
 print(hasattr(sheaf, "mark"))
 """
     assert run_as_ray(tmp_path, program) == ["1 True", "patched", "True", "False"]
+
+
+def test_functions_find_the_alias_among_their_globals(tmp_path):
+    program = """
+import ray
+
+ray.init(num_cpus=2)
+
+
+@ray.remote
+def inside(x):
+    return ray.get(ray.put(x)), ray.__version__ == driver_version
+
+
+@ray.remote
+class Actor:
+    def call(self):
+        return ray.get(inside.remote(2))
+
+
+driver_version = ray.__version__
+print(ray.get(inside.remote(1)), ray.get(Actor.remote().call.remote()))
+"""
+    assert run_as_ray(tmp_path, program) == ["(1, True) (2, True)"]
+
+
+def test_what_holds_the_alias_is_read_where_it_is_not(tmp_path):
+    program = """
+import subprocess, sys
+import ray, ray.cloudpickle
+
+pickled = ray.cloudpickle.dumps(lambda: ray.is_initialized())
+read = "import pickle, sys; print(pickle.loads(bytes.fromhex(sys.argv[1]))())"
+print(subprocess.check_output([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path}; " + read, pickled.hex()], text=True))
+"""
+    assert run_as_ray(tmp_path, program)[0] == "False"

@@ -3,18 +3,27 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 import types
+import warnings
 from typing import Any
 
 from sheaf import _core
-from sheaf.exceptions import GetTimeoutError, TaskPlacementGroupRemoved
-from sheaf.ids import PlacementGroupID, node_id
+from sheaf.exceptions import GetTimeoutError, RaySystemError, TaskPlacementGroupRemoved
+from sheaf.ids import NodeID, PlacementGroupID, node_id, node_number
 from sheaf.remote_function import RemoteFunction
-from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy, selector_terms
+from sheaf.util.scheduling_strategies import (
+    PlacementGroupSchedulingStrategy,
+    check_selector,
+    selector_terms,
+)
 
 _PLACEMENTS = {"PACK": 0, "SPREAD": 1, "STRICT_PACK": 2, "STRICT_SPREAD": 3}
+VALID_PLACEMENT_GROUP_STRATEGIES = set(_PLACEMENTS)
+_NODE_LABEL = "ray.io/node-id"  # In topology_strategy: what `strategy` says.
+_REMOVAL_S = 1
 _LOOKUP_S = 30  # A node that is dead is declared so long before.
 
 
@@ -32,6 +41,7 @@ class PlacementGroup:
     ):
         self.id = group_id
         self._bundles = bundle_cache
+        self._name, self._strategy = "", ""  # For its row when it is removed, where they are known.
 
     @property
     def bundle_specs(self) -> list[dict[str, float]]:
@@ -61,6 +71,8 @@ class PlacementGroup:
 
         Getting it raises TaskPlacementGroupRemoved when the group is removed before that.
         """
+        if self.is_empty:
+            return _core.put(self)
         where = PlacementGroupSchedulingStrategy(self, -1)
         return RemoteFunction(
             _itself, {"num_cpus": 0, "scheduling_strategy": where, "name": "placement_group.ready"}
@@ -70,16 +82,15 @@ class PlacementGroup:
         """Waits until all bundles are reserved.
 
         Args:
-            timeout_seconds: how long at most.
+            timeout_seconds: how long at most; what is negative is 0.
 
         Returns:
             False when the time is up before that.
 
         Raises:
             TaskPlacementGroupRemoved: the group was removed.
-            ValueError: the time is negative.
         """
-        state = _core.wait_group(self.id.hex(), timeout_seconds)
+        state = _core.wait_group(self.id.hex(), max(timeout_seconds, 0))
         if state is None:
             return False
         if state[0] == "REMOVED":
@@ -98,7 +109,15 @@ class PlacementGroup:
         return f"PlacementGroup({self.id.hex()})"
 
     def __reduce__(self) -> Any:
-        return PlacementGroup, (self.id, self._bundles)
+        return _group, (self.id, self._bundles, self._name, self._strategy)
+
+
+def _group(
+    id: PlacementGroupID, bundles: list[dict[str, float]] | None, name: str, strategy: str
+) -> PlacementGroup:
+    made = PlacementGroup(id, bundles)
+    made._name, made._strategy = name, strategy
+    return made
 
 
 def _itself(group: PlacementGroup) -> PlacementGroup:
@@ -107,12 +126,12 @@ def _itself(group: PlacementGroup) -> PlacementGroup:
 
 def placement_group(
     bundles: list[dict[str, float]],
-    strategy: str = "PACK",
+    strategy: str | None = None,
     name: str = "",
     lifetime: str | None = None,
     _soft_target_node_id: str | None = None,
     bundle_label_selector: list[dict[str, str]] | None = None,
-    topology_strategy: Any = None,
+    topology_strategy: dict[str, str] | None = None,
 ) -> PlacementGroup:
     """Asks for bundles of resources, all of them or none; gives the group at once.
 
@@ -120,44 +139,138 @@ def placement_group(
 
     Args:
         bundles: amounts by resource, one dict for each bundle: [{"CPU": 1, "GPU": 1}].
-        strategy: PACK (on few nodes), SPREAD (on many), STRICT_PACK (on one), or STRICT_SPREAD (on
-            a node each).
+        strategy: PACK (on few nodes; the default), SPREAD (on many), STRICT_PACK (on one), or
+            STRICT_SPREAD (on a node each).
         name: by which get_placement_group finds it; "": it has none.
         lifetime: None: it ends with the job; "detached": when it is removed.
         bundle_label_selector: for each bundle, the labels that its node must have.
-        topology_strategy: not in Sheaf.
+        topology_strategy: the strategy as {"ray.io/node-id": "PACK"}; other labels are not in
+            Sheaf.
 
     Returns:
         The group.
 
     Raises:
-        ValueError: wrong bundles, strategy or lifetime, or a name that is taken.
-        NotImplementedError: topology_strategy.
+        ValueError: wrong bundles, labels, strategy or lifetime.
+        RaySystemError: another group has the name.
+        NotImplementedError: a label in topology_strategy.
     """
-    del _soft_target_node_id
-    if topology_strategy is not None:
+    placement = _strategy(strategy, topology_strategy)
+    if _soft_target_node_id:
+        _check_target(_soft_target_node_id, placement)
+    _check_bundles(bundles)
+    selectors = _selectors(bundle_label_selector, len(bundles))
+    if lifetime not in (None, "detached"):
+        raise ValueError(
+            f"lifetime={lifetime!r}: the placement group `lifetime` argument must be either `None` "
+            "or 'detached'"
+        )
+    if name:
+        _check_name(name)
+    made = [{resource: float(amount) for resource, amount in bundle.items()} for bundle in bundles]
+    group = _core.create_group(
+        made, _PLACEMENTS[placement], name, lifetime == "detached", selectors
+    )
+    return _group(PlacementGroupID(group), made, name, placement)
+
+
+def _check_name(name: str) -> None:
+    """RaySystemError where a group has the name. One that was removed just now may be listed."""
+    deadline = time.monotonic() + _REMOVAL_S
+    while any(row["name"] == name for row in _core.groups() if row["state"] != "REMOVED"):
+        if time.monotonic() >= deadline:
+            raise RaySystemError(f"a placement group named '{name}' does already exist")
+        time.sleep(0.05)
+
+
+def _strategy(strategy: str | None, topology: Any) -> str:
+    """Which of _PLACEMENTS the two ask for."""
+    if topology is None:
+        if strategy is not None and strategy not in VALID_PLACEMENT_GROUP_STRATEGIES:
+            raise ValueError(
+                f"Invalid placement group strategy {strategy}. Supported strategies are: "
+                f"{', '.join(_PLACEMENTS)}"
+            )
+        return strategy or "PACK"
+    if strategy is not None:
+        raise ValueError(
+            f"strategy={strategy!r}: `strategy` and `topology_strategy` cannot both be specified"
+        )
+    if not isinstance(topology, dict):
+        raise ValueError(f"topology_strategy={topology!r}: want {{'{_NODE_LABEL}': 'PACK'}}")
+    for label, placement in topology.items():
+        allowed = list(_PLACEMENTS) if label == _NODE_LABEL else ["STRICT_PACK"]
+        if not isinstance(label, str) or not label or placement not in allowed:
+            raise ValueError(
+                f"topology_strategy: {label!r}: {placement!r}: want a label and one of "
+                f"{', '.join(allowed)}"
+            )
+    if set(topology) - {_NODE_LABEL}:
         raise NotImplementedError(
             "topology_strategy of placement groups is not in Sheaf: use labels and "
             "bundle_label_selector"
         )
-    if not isinstance(bundles, list) or not bundles:
+    return topology.get(_NODE_LABEL, "PACK")
+
+
+def _check_target(target: str, placement: str) -> None:
+    """The node is a hint, which Sheaf does not take; what Ray refuses is refused."""
+    if placement != "STRICT_PACK":
         raise ValueError(
-            f"bundles={bundles!r}: want a list of at least one dict of resources, as [{{'CPU': 1}}]"
+            f"_soft_target_node_id currently only works with STRICT_PACK but got {placement}"
         )
+    if len(target) != 2 * NodeID.size() or not target.strip("f"):
+        raise ValueError(f"_soft_target_node_id={target!r}: want a node, as sheaf.nodes() names it")
+    node_number(target)
+
+
+def _check_bundles(bundles: Any) -> None:
+    if not isinstance(bundles, list):
+        raise ValueError(f"bundles={bundles!r}: placement group bundles must be a list")
+    want = "Bundles must be a non-empty list of resource dictionaries, as [{'CPU': 1}]"
+    if not bundles:
+        raise ValueError(f"bundles=[]: {want}")
     for index, bundle in enumerate(bundles):
-        if not isinstance(bundle, dict) or not any(amount > 0 for amount in bundle.values()):
+        if not isinstance(bundle, dict) or not all(
+            isinstance(name, str) and isinstance(amount, (int, float))
+            for name, amount in bundle.items()
+        ):
+            raise ValueError(f"bundles[{index}]={bundle!r}: {want}")
+        if not any(bundle.values()):
             raise ValueError(
-                f"bundles[{index}]={bundle!r}: want a dict with at least one "
-                f"resource, as {{'CPU': 1}}"
+                f"bundles[{index}]={bundle!r}: Bundles cannot be an empty dictionary or resources "
+                "with only 0 values"
             )
-    if strategy not in _PLACEMENTS:
-        raise ValueError(f"strategy={strategy!r}: want one of {', '.join(_PLACEMENTS)}")
-    if lifetime not in (None, "detached"):
-        raise ValueError(f"lifetime={lifetime!r}: want 'detached' or None")
-    selectors = [selector_terms(selector) for selector in bundle_label_selector or []]
-    made = [{resource: float(amount) for resource, amount in bundle.items()} for bundle in bundles]
-    group = _core.create_group(made, _PLACEMENTS[strategy], name, lifetime == "detached", selectors)
-    return PlacementGroup(PlacementGroupID(group), bundles)
+        if any(amount < 0 for amount in bundle.values()):
+            raise ValueError(f"bundles[{index}]={bundle!r}: want amounts that are not negative")
+        if "object_store_memory" in bundle:
+            warnings.warn(
+                "object_store_memory in bundles is deprecated: it reserves no memory, and objects "
+                "that do not fit are spilled",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+
+
+def _selectors(selectors: Any, count: int) -> list[Any]:
+    """Of each bundle, the terms that the runtime compares; []: there are none."""
+    if selectors is None:
+        return []
+    if not isinstance(selectors, list) or len(selectors) != count:
+        raise ValueError(
+            f"Invalid bundle label selector {selectors!r}: want a list of as many dicts of labels "
+            f"as there are bundles, {count}"
+        )
+    for selector in selectors:
+        if not isinstance(selector, dict) or not all(
+            isinstance(key, str) and isinstance(value, str) for key, value in selector.items()
+        ):
+            raise ValueError(
+                f"Invalid bundle label selector {selector!r}: want a dict of str, as "
+                "{'zone': 'a'}"
+            )
+        check_selector("bundle_label_selector", selector)
+    return [selector_terms(selector) for selector in selectors]
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
@@ -166,6 +279,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     Args:
         placement_group: the group; one that is removed already stays so.
     """
+    assert placement_group is not None
     _core.remove_group(placement_group.id.hex())
 
 
@@ -179,17 +293,26 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
         The group.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or the name is empty.
         GetTimeoutError: it is not known: for 30 s some node, or the head, has not answered.
     """
+    if not placement_group_name:
+        raise ValueError(
+            f"placement_group_name={placement_group_name!r}: Please supply a non-empty value to "
+            "get_placement_group"
+        )
     deadline = time.monotonic() + _LOOKUP_S
     while True:
         rows, all_answered = _core.groups_if_all()
         for row in rows:
             if row["name"] == placement_group_name and row["state"] != "REMOVED":
-                return PlacementGroup(PlacementGroupID(row["group_id"]), row["bundles"])
+                id = PlacementGroupID(row["group_id"])
+                return _group(id, row["bundles"], row["name"], row["placement"])
         if all_answered:
-            raise ValueError(f"there is no placement group named '{placement_group_name}'")
+            raise ValueError(
+                f"Failed to look up placement group with name: {placement_group_name}: there is "
+                "none"
+            )
         if time.monotonic() >= deadline:
             raise GetTimeoutError(
                 f"no placement group named '{placement_group_name}' is known, but some node or the "
@@ -211,23 +334,27 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
         placement_group: None: all groups.
 
     Returns:
-        A dict of placement_group_id, name, bundles (by index), bundles_to_node_id (by index; what
-        has no node yet is missing), strategy, state (PENDING, CREATED, REMOVED, ...) and stats; of
-        all groups such dicts by id.
+        A dict of placement_group_id, name, bundles (by index), bundles_to_node_id (by index; ""
+        where there is no node yet), strategy, state (PENDING, CREATED, REMOVED, ...) and stats,
+        whose scheduling_state says why a group waits and whose numbers are 0; {}: the group names
+        none. Of all groups such dicts by id.
     """
     rows = {row["group_id"]: _row(row) for row in _core.groups()}
     if placement_group is None:
         return rows
     group = placement_group.id.hex()
-    return rows.get(group) or {  # One that was removed is listed no more.
-        "placement_group_id": group,
-        "name": "",
-        "bundles": dict(enumerate(placement_group._bundles or [])),
-        "bundles_to_node_id": {},
-        "strategy": "",
+    if group in rows or placement_group.is_empty:
+        return rows.get(group, {})
+    bundles = placement_group._bundles or []
+    removed = {  # One that was removed is listed no more.
+        "group_id": group,
+        "name": placement_group._name,
+        "bundles": bundles,
+        "nodes": [0] * len(bundles),
+        "placement": placement_group._strategy,
         "state": "REMOVED",
-        "stats": {},
     }
+    return _row(removed)
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
@@ -235,11 +362,31 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
         "placement_group_id": row["group_id"],
         "name": row["name"],
         "bundles": dict(enumerate(row["bundles"])),
-        "bundles_to_node_id": {index: node_id(node) for index, node in enumerate(row["nodes"])},
+        "bundles_to_node_id": {
+            index: node_id(node) if node else "" for index, node in enumerate(row["nodes"])
+        },
         "strategy": row["placement"],
-        "state": row["state"],
-        "stats": {},
+        "state": public_state(row["state"]),
+        "stats": {
+            "end_to_end_creation_latency_ms": 0.0,
+            "scheduling_latency_ms": 0.0,
+            "scheduling_attempt": 0,
+            "highest_retry_delay_ms": 0.0,
+            "scheduling_state": _WAITS_FOR.get(row["state"], row["state"]),
+        },
     }
+
+
+_WAITS_FOR = {"CREATED": "FINISHED", "PENDING": "QUEUED"}
+
+
+def public_state(state: str) -> str:
+    """The state of a group in tables: one that no node could hold now waits, as others do.
+
+    Args:
+        state: as the runtime has it.
+    """
+    return "PENDING" if state == "INFEASIBLE" else state
 
 
 class _Callable(types.ModuleType):
@@ -247,6 +394,9 @@ class _Callable(types.ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> PlacementGroup:
         return placement_group(*args, **kwargs)
+
+    def __reduce__(self) -> Any:  # Functions refer to it by their globals.
+        return importlib.import_module, (__name__,)
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from sheaf import _core, cluster
 from sheaf.ids import node_id
+from sheaf.util import placement_group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def list_placement_groups(
         Row(
             placement_group_id=row["group_id"],
             name=row["name"],
-            state=row["state"],
+            state=placement_group.public_state(row["state"]),
             bundles=row["bundles"],
         )
         for row in _core.groups()

@@ -32,8 +32,8 @@ def nodes() -> list[dict[str, Any]]:
 
     Returns:
         One dict a node: NodeID (56 hexadecimal digits), Alive, NodeManagerAddress,
-        NodeManagerHostname, NodeManagerPort, NodeName, MetricsExportPort (other ports are 0), Resources (amounts by
-        name; bytes for memory; empty of dead nodes) and Labels.
+        NodeManagerHostname, NodeManagerPort, NodeName, MetricsExportPort (other ports are 0),
+        Resources (amounts by name; bytes for memory; empty of dead nodes) and Labels.
 
     Raises:
         RayError: this process's node does not answer, or has ended.

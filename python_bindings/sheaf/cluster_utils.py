@@ -106,6 +106,12 @@ class Cluster:
             raise RuntimeError("this cluster has no node yet; call add_node first")
         return self.head_node.session
 
+    gcs_address = address
+
+    def remaining_processes_alive(self) -> bool:
+        """Returns whether the daemons of all nodes that were not removed are alive."""
+        return all(os.path.exists(f"/proc/{node.os_pid}") for node in self.list_all_nodes())
+
     @property
     def token_file(self) -> str:
         """What a program or node needs that joins by `join_address`: set SHEAF_TOKEN_FILE to it."""

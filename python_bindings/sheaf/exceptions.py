@@ -369,7 +369,10 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
         return ValueError(message)
     if kind == Kind.ACTOR_DIED:
         cause = _task_error(message, payload) if payload else _constructor_error(message)
-        return fields.rebuild_actor_error(ActorDiedError, message, cause)
+        error = fields.rebuild_actor_error(ActorDiedError, message, cause)
+        found = re.search(r"\(([0-9a-f]{32})\) (?:was ended|is dead)", message)
+        error.actor_id = found[1] if found else None
+        return error
     if kind == Kind.TASK_CANCELLED:
         return TaskCancelledError(None, message)
     return _CLASSES.get(kind, RaySystemError)(message)

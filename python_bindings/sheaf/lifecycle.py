@@ -7,12 +7,13 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from _collections_abc import Mapping  # collections.abc brings more modules.
 
 from sheaf import _core, _version, cluster, ids, options
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 _IGNORED = {

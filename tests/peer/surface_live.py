@@ -128,7 +128,9 @@ def _live(context):
     out["placement_group_table(group)"] = keys(table)
     out["placement_group_table(group)['stats']"] = keys(table.get("stats", {}))
     out["cluster_resources()"] = {
-        name: text for name, text in keys(ray.cluster_resources()).items() if ":" not in name and "_group_" not in name
+        name: text
+        for name, text in keys(ray.cluster_resources()).items()
+        if ":" not in name and "_group_" not in name
     }
     out.update(_made(group))
     out.update(_raised(handle))

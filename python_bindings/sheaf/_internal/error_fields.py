@@ -127,6 +127,9 @@ class OfActor(Exception):
     """Is about an actor: its id where it is known, the message, and whether its constructor
     raised, which is the cause then."""
 
+    actor_id: str | None
+    actor_init_failed: bool
+    preempted: bool
     BASE_ERROR_MSG = "The actor experienced an error before finishing this task."
 
     def __init__(

@@ -26,8 +26,7 @@ from sheaf.util.state.listings import (
 from sheaf.util.state.logs import get_log, list_logs
 
 StateApiClient = absent.a_class(
-    "util.state.StateApiClient",
-    "list_actors() and the like of sheaf.util.state ask it",
+    "util.state.StateApiClient", "list_actors() and the like of sheaf.util.state ask it"
 )
 list_runtime_envs = absent.function(
     "util.state.list_runtime_envs", "list_workers() has the processes of each environment"

@@ -110,7 +110,7 @@ class Cluster:
 
     def remaining_processes_alive(self) -> bool:
         """Returns whether the daemons of all nodes that were not removed are alive."""
-        return all(os.path.exists(f"/proc/{node.os_pid}") for node in self.list_all_nodes())
+        return all(_is_alive(node.os_pid) for node in self.list_all_nodes())
 
     @property
     def token_file(self) -> str:
@@ -298,6 +298,14 @@ def _await_end(pid: int) -> None:
         except OSError:
             return
         time.sleep(0.005)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
 
 
 AutoscalingCluster = absent.a_class(

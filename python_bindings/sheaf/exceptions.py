@@ -246,6 +246,11 @@ class ActorDiedError(RayActorError):
         super().__init__(None, said, isinstance(cause, RayTaskError))
         self.cause = cause if isinstance(cause, BaseException) else None
 
+    @staticmethod
+    def from_task_error(task_error: RayTaskError) -> ActorDiedError:
+        """The error of an actor whose constructor raised this."""
+        return ActorDiedError(task_error)
+
 
 class ActorUnavailableError(RayActorError):
     """The actor restarts or cannot be reached now; the call ran, or did not."""

@@ -1,5 +1,5 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Compares the public names of Ray (answers_surface/ray.json) with those of Sheaf: same, different,
+"""Compares the public names of Ray (answers/surface.json) with those of Sheaf: same, different,
 absent, each with its reason (surface_reasons.py).
 
     PYTHONPATH=build/python python tests/peer/compare_surface.py [--all] [MODULE]"""
@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE))
 
 import surface_reasons  # noqa: E402
 
-RECORDED = HERE / "answers_surface" / "ray.json"
+RECORDED = HERE / "answers" / "surface.json"
 
 
 class Name(NamedTuple):

@@ -2,8 +2,8 @@
 """Writes down the public names of an importable `ray`, one line a name: what it is, how it is called,
 what it holds. compare_surface.py compares the two, and says why what differs does.
 
-    /work/peers/ray/bin/python tests/peer/surface.py --out tests/peer/answers/surface/ray.json
-    python -m sheaf.as_ray tests/peer/surface.py --names tests/peer/answers/surface/ray.json
+    /work/peers/ray/bin/python tests/peer/surface.py --out tests/peer/answers/surface.json
+    python -m sheaf.as_ray tests/peer/surface.py --names tests/peer/answers/surface.json
 
 Public is what has no leading underscore and is in the module's __all__, or is defined in the module,
 or is marked as an interface there. What a module merely imports is not. With --names it looks up the
@@ -333,7 +333,7 @@ def of_module(name, known):
             out[one] = "there"
         if name in BRIEF:
             continue
-        if inspect.isclass(value) and not issubclass(value, enum.Enum):
+        if inspect.isclass(value) and (known or not issubclass(value, enum.Enum)):
             wanted = [n.partition(".")[2] for n in known or () if n.startswith(f"{one}.")]
             found = _named(value, wanted) if known else members(value)
             out.update({f"{one}.{member}": text for member, text in found.items()})
@@ -380,11 +380,29 @@ def _found(parts):
     raise AttributeError(".".join(parts))
 
 
+def tables():
+    """{title: {name: "there"}} of options and of the fields of environments."""
+    try:
+        from ray._common import ray_option_utils
+
+        found = ray_option_utils.task_options, ray_option_utils.actor_options
+    except ImportError:
+        from ray.options import _PER_KIND
+
+        found = _PER_KIND["task"], _PER_KIND["actor"]
+    return {
+        "options of a remote function": dict.fromkeys(found[0], "there"),
+        "options of a remote class": dict.fromkeys(found[1], "there"),
+        "fields of a RuntimeEnv": dict.fromkeys(ray.runtime_env.RuntimeEnv.known_fields, "there"),
+    }
+
+
 def surface(known=None):
     """{module: {name: description}} of MODULES, and what a running session gives."""
     known = known or {}
     out = {name: of_module(name, known.get(name)) for name in MODULES + BRIEF}
     out["private names"] = private()
+    out.update(tables())
     from surface_live import live
 
     out.update(live(describe, members))

@@ -29,7 +29,8 @@ REASONS: dict[str, str] = {
     "ray* ObjectRef": "ObjectRef is no id, and derives from none.",
     "private names ray._raylet.ObjectID": "ObjectRef is no id, and derives from none.",
     "private names ray._raylet.ObjectRef": "ObjectRef is no id, and derives from none.",
-    "*ray*_config": "Ray's settings of the system: Sheaf has other ones (`sheaf start --help`).",
+    "ray _config": "Ray's settings of the system: Sheaf has other ones (`sheaf start --help`).",
+    "private names ray._config": "Ray's settings of the system: Sheaf has other ones (`sheaf start --help`).",
     "ray data": _NO_LIBRARY,
     "*workflow": _NO_LIBRARY,
     "*widgets*": "How things look in notebooks is in their _repr_html_.",
@@ -47,7 +48,6 @@ REASONS: dict[str, str] = {
     "ray.exceptions RayError.from_ray_exception": "Errors travel as pickles: there is no form of protobuf.",
     "ray.exceptions PYTHON": _INNER,
     "ray.exceptions RAY_EXCEPTION_TYPES": _INNER,
-    "ray.exceptions ActorDiedError.from_task_error": _INNER,
     "ray.exceptions CrossLanguageError": "Its fields are language, function_name, cause_type and cause_message.",
     "a TaskCancelledError cause": "A call that was cancelled ends in TaskCancelledError itself, not wrapped.",
     # --- environments ---

@@ -8,7 +8,11 @@ from typing import Any
 
 
 class Message(Exception):
-    """Has `message`."""
+    """Has `message`.
+
+    Args:
+        message: what is said.
+    """
 
     def __init__(self, message: str):
         super().__init__(message)
@@ -16,7 +20,11 @@ class Message(Exception):
 
 
 class ErrorMessage(Exception):
-    """Has `error_message`."""
+    """Has `error_message`.
+
+    Args:
+        error_message: what is said.
+    """
 
     def __init__(self, error_message: str):
         super().__init__(error_message)
@@ -24,7 +32,12 @@ class ErrorMessage(Exception):
 
 
 class RpcMessage(Exception):
-    """Has `message` and `rpc_code`."""
+    """Has `message` and `rpc_code`.
+
+    Args:
+        message: what is said.
+        rpc_code: a number of gRPC, or None.
+    """
 
     def __init__(self, message: str, rpc_code: Any = None):
         super().__init__(message, rpc_code)
@@ -36,7 +49,12 @@ class RpcMessage(Exception):
 
 
 class Inner(Exception):
-    """Has `client_exc`, the exception or the words that it is about, and where that was raised."""
+    """Has `client_exc`, and where that was raised.
+
+    Args:
+        client_exc: the exception or the words that it is about.
+        traceback_str: its traceback, or None.
+    """
 
     def __init__(self, client_exc: Any, traceback_str: str | None = None):
         super().__init__(client_exc)
@@ -53,7 +71,13 @@ class Inner(Exception):
 
 class OfObject(Exception):
     """Is about an object. The runtime gives its sentence alone; programs give the id, the owner and
-    the place where the reference was made."""
+    the place where the reference was made.
+
+    Args:
+        object_ref_hex: the id of the object, or the sentence.
+        owner_address: of the process that owns it, or None.
+        call_site: where the reference was made, or "".
+    """
 
     def __init__(self, object_ref_hex: str, owner_address: Any = None, call_site: str = ""):
         super().__init__(object_ref_hex, owner_address, call_site)
@@ -69,7 +93,15 @@ class OfObject(Exception):
 
 
 class OfLostObject(OfObject):
-    """Is about an object that cannot be made again, for a reason."""
+    """Is about an object that cannot be made again, for a reason.
+
+    Args:
+        object_ref_hex: the id of the object, or the sentence.
+        reason: a number, or None.
+        reason_message: the reason in words, or None.
+        owner_address: of the process that owned it, or None.
+        call_site: where the reference was made, or "".
+    """
 
     REASON_MESSAGES: dict[Any, str] = {}
 
@@ -91,14 +123,23 @@ class OfLostObject(OfObject):
 
 
 class OriginalTrace(Exception):
-    """Has the words of an exception that could not be brought here."""
+    """Has the words of an exception that could not be brought here.
+
+    Args:
+        original_stack_trace: these words.
+    """
 
     def __init__(self, original_stack_trace: str):
         super().__init__(original_stack_trace)
 
 
 class OfCall(Exception):
-    """Is about a call that was cancelled."""
+    """Is about a call that was cancelled.
+
+    Args:
+        task_id: of the call, or None.
+        error_message: what is said, or None.
+    """
 
     def __init__(self, task_id: Any = None, error_message: str | None = None):
         super().__init__(task_id, error_message)
@@ -112,7 +153,11 @@ class OfCall(Exception):
 
 
 class OfSetup(Exception):
-    """Has `error_message`: what kept a runtime environment from being made."""
+    """Has `error_message`: what kept a runtime environment from being made.
+
+    Args:
+        error_message: this, or None.
+    """
 
     def __init__(self, error_message: str | None = None):
         super().__init__(error_message)
@@ -124,8 +169,14 @@ class OfSetup(Exception):
 
 
 class OfActor(Exception):
-    """Is about an actor: its id where it is known, the message, and whether its constructor
-    raised, which is the cause then."""
+    """Is about an actor.
+
+    Args:
+        actor_id: its id, where it is known.
+        error_msg: what is said.
+        actor_init_failed: whether its constructor raised, which is `cause` then.
+        preempted: whether its node was taken away.
+    """
 
     actor_id: str | None
     actor_init_failed: bool

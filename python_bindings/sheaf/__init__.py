@@ -10,8 +10,8 @@ import importlib
 import os
 
 import sheaf._internal.extension  # noqa: F401  # isort: skip (first)
+from sheaf import reference_methods
 from sheaf._core import ObjectRef, get, put
-from sheaf._internal import reference_methods
 from sheaf._version import __ray_version__, __version__  # noqa: F401
 from sheaf.actor import ActorHandle, kill, method
 from sheaf.cluster import available_resources, cancel, cluster_resources, get_gpu_ids, nodes

@@ -7,7 +7,7 @@ from sheaf import _core, lifecycle, options
 from sheaf._internal import exported, ray_attributes
 from sheaf._internal.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
 from sheaf._internal.signatures import short_name
-from sheaf.ids import ActorID
+from sheaf.ids import ActorClassID, ActorID
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class ActorClass(ray_attributes.OfActorClass):
         self.__qualname__ = cls.__qualname__
         self.__module__ = cls.__module__
         self.__doc__ = cls.__doc__
-        self.__ray_metadata__ = ray_attributes.ActorClassMetadata(cls, given)
+        self.__ray_metadata__ = ray_attributes.ActorClassMetadata(cls, given, ActorClassID)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self._class.__name__

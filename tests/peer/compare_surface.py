@@ -84,7 +84,7 @@ def _takes(wants, takes):
     for k, one in enumerate(by_place[0]):
         if k >= len(by_place[1]) or by_place[1][k].arg != one.arg:
             return False
-        if one in take.posonlyargs and one not in want.posonlyargs:
+        if k < len(take.posonlyargs) and k >= len(want.posonlyargs):
             return False
     named = {a.arg for a in [*take.args, *take.kwonlyargs]}
     for one in want.kwonlyargs:

@@ -31,7 +31,9 @@ def test_each_reason_is_needed(names):
 def test_names_are_many(names):
     """A dump that lost its modules would agree with everything."""
     assert sum(n.kind == "same" for n in names) > 800
-    assert {"ray", "ray.util.state", "ray.exceptions", "an ObjectRef"} <= {n.module for n in names}
+    assert {"ray", "ray.util.state", "ray.exceptions", "what init gives"} <= {
+        n.module for n in names
+    }
 
 
 def test_what_differs_is_told_from_what_does_not():

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def _python() -> Any:
-    from sheaf.cross_language import Language  # For those who ask.
+    from sheaf._internal.language import Language  # For those who ask.
 
     return Language.PYTHON
 
@@ -184,9 +184,11 @@ class ActorClassMetadata:
     Args:
         cls: the class.
         given: its options.
+        id_class: of its id.
     """
 
-    def __init__(self, cls: type, given: dict[str, Any]):
+    def __init__(self, cls: type, given: dict[str, Any], id_class: Any):
+        self._id_class = id_class
         self.modified_class = cls
         self.class_name = cls.__name__
         self._options = given
@@ -199,10 +201,8 @@ class ActorClassMetadata:
     @property
     def class_id(self) -> Any:
         """The same for the same name in the same module."""
-        from sheaf.ids import ActorClassID  # For those who ask.
-
         cls = self.modified_class
-        return ActorClassID(_hash(f"{cls.__module__}.{cls.__qualname__}"))
+        return self._id_class(_hash(f"{cls.__module__}.{cls.__qualname__}"))
 
     @property
     def method_meta(self) -> _Methods:

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def dump_debug(obj: Any, *args: Any, **kwargs: Any) -> None:
-    """dump, with words on the part that cannot be pickled.
+    """dump, whose errors name the value.
 
     Args:
         obj: the value.
@@ -45,13 +45,13 @@ def dump_debug(obj: Any, *args: Any, **kwargs: Any) -> None:
         kwargs: as for dump.
 
     Raises:
-        TypeError: it cannot be pickled, and the text says which part.
+        TypeError: it cannot be pickled.
     """
     _explained(dump, obj, *args, **kwargs)
 
 
 def dumps_debug(obj: Any, *args: Any, **kwargs: Any) -> bytes:
-    """dumps, with words on the part that cannot be pickled.
+    """dumps, whose errors name the value.
 
     Args:
         obj: the value.
@@ -59,7 +59,7 @@ def dumps_debug(obj: Any, *args: Any, **kwargs: Any) -> bytes:
         kwargs: as for dumps.
 
     Raises:
-        TypeError: it cannot be pickled, and the text says which part.
+        TypeError: it cannot be pickled.
     """
     data: bytes = _explained(dumps, obj, *args, **kwargs)
     return data
@@ -69,9 +69,4 @@ def _explained(call: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return call(obj, *args, **kwargs)
     except (TypeError, pickle.PicklingError) as error:
-        from sheaf._internal import serialization  # Where something fails.
-
-        path, culprit = serialization.culprit(obj, error)
-        raise TypeError(
-            f"Could not serialize the object {obj!r}: {path or 'it'} is {culprit!r}: {error}"
-        ) from error
+        raise TypeError(f"Could not serialize the object {obj!r}: {error}") from error

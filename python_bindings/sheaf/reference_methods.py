@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from sheaf import _core
 from sheaf._core import ObjectRef
+from sheaf.ids import JobID
+from sheaf.object_ref import asyncio_future_of
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -15,15 +17,11 @@ if TYPE_CHECKING:
 def as_future(self: ObjectRef[Any], _internal: bool = False) -> asyncio.Future[Any]:
     """Returns a future of the running event loop that ends with the object's value, or its
     error."""
-    from sheaf.object_ref import asyncio_future_of  # Which imports this module's neighbours.
-
     return asyncio_future_of(self)
 
 
 def job_id(self: ObjectRef[Any]) -> Any:
     """Returns the job of this process, which the object belongs to."""
-    from sheaf.ids import JobID  # For those who ask.
-
     return JobID.from_int(_core.context()["job"])
 
 

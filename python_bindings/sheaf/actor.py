@@ -378,7 +378,7 @@ def method(*args: Any, **given: Any) -> Any:
 
     Args:
         args: the method, where there are no options.
-        given: num_returns, concurrency_group, max_task_retries, retry_exceptions, name, ...
+        given: num_returns, concurrency_group, max_task_retries, retry_exceptions, ...
 
     Returns:
         The method, or a decorator.
@@ -386,11 +386,14 @@ def method(*args: Any, **given: Any) -> Any:
     Raises:
         ValueError: there is no such option, or its value is wrong; the text names it.
         TypeError: the value of an option has the wrong type.
+        AssertionError: `name`, which is of calls.
     """
     if len(args) == 1 and not given and callable(args[0]):
         return args[0]  # Without options it is for type checkers alone (sheaf.types.typed).
     if args or not given:
         raise ValueError("method takes options by name, as @sheaf.method(num_returns=2)")
+    if "name" in given:  # Of calls alone: handle.method.options(name=...).
+        raise AssertionError("method has no option name: give it to a call, by .options(name=...)")
     options.check("method", given)
 
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ def test_the_page_is_current():
         [sys.executable, PROGRAM, "--print"],
         capture_output=True,
         text=True,
-        timeout=WAIT_S,
+        timeout=6 * WAIT_S,
         env={"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"},
     )
     assert done.returncode == 0, done.stderr

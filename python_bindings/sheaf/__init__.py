@@ -10,6 +10,7 @@ import importlib
 import os
 
 import sheaf._internal.extension  # noqa: F401  # isort: skip (first)
+from sheaf import reference_methods
 from sheaf._core import ObjectRef, get, put
 from sheaf._version import __ray_version__, __version__  # noqa: F401
 from sheaf.actor import ActorHandle, kill, method
@@ -40,9 +41,12 @@ if TYPE_CHECKING:
 __path__.append(os.path.join(__path__[0], "_ray"))  # Which says why.
 
 ObjectID = ObjectRef
+reference_methods.add()
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
 _SUBMODULES = (
+    "_common",
     "_private",
+    "_raylet",
     "actor",
     "autoscaler",
     "client_builder",
@@ -53,13 +57,16 @@ _SUBMODULES = (
     "exceptions",
     "experimental",
     "ids",
+    "internal",
     "job_config",
     "job_submission",
     "logging_config",
     "object_ref",
+    "ray_constants",
     "remote_function",
     "runtime_context",
     "runtime_env",
+    "state",
     "train",
     "types",
     "util",

@@ -9,3 +9,4 @@ from sheaf._core import __version__
 # Digits and dots: libraries split it and call int().
 __ray_version__ = os.environ.get("SHEAF_RAY_VERSION") or "2.60.0"
 __all__ = ["__ray_version__", "__version__"]
+version, commit = __ray_version__, ""  # As `ray._version` has them.

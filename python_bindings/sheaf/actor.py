@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from sheaf import _core, lifecycle, options
-from sheaf._internal import exported, option_values
+from sheaf._internal import exported, option_values, ray_attributes
 from sheaf._internal.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
 from sheaf._internal.signatures import is_generator, short_name
-from sheaf.ids import ActorID
+from sheaf.ids import ActorClassID, ActorID
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class ActorMethod(_core.Caller):
+DEFAULT_MAX_CONCURRENCY_ASYNC = 1000
+
+
+class ActorMethod(_core.Caller, ray_attributes.OfMethod):
     """A method of a running actor: `handle.method.remote(...)` gives an ObjectRef of its result at
     once; of a generator method an ObjectRefGenerator. Thread-safe: the calls of one process run in
     the order in which it makes them.
@@ -80,6 +83,10 @@ class ActorMethod(_core.Caller):
         if signature is None:
             raise AttributeError("__signature__")
         return signature
+
+    @property
+    def _actor(self) -> ActorHandle:
+        return ActorHandle(self._ref, self._info)
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
         """Compiled graphs are not in Sheaf.
@@ -163,7 +170,7 @@ class Handle:
         return isinstance(other, Handle) and self._ref == other._ref
 
 
-class ActorHandle(Handle):
+class ActorHandle(Handle, ray_attributes.OfHandle):
     """A running actor: `handle.method.remote(...)` calls it.
 
     A handle may be passed to tasks and other actors. The actor ends when the last handle of it is
@@ -223,15 +230,7 @@ class ActorClassInheritanceException(TypeError):
     """A class was derived from an actor class: derive it from the plain class, and decorate it."""
 
 
-class _Metadata:
-    """What libraries read at an actor class of Ray."""
-
-    def __init__(self, cls: type):
-        self.modified_class = cls
-        self.class_name = cls.__name__
-
-
-class ActorClass:
+class ActorClass(ray_attributes.OfActorClass):
     """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at once.
     @sheaf.remote makes it.
 
@@ -270,7 +269,7 @@ class ActorClass:
         self.__qualname__ = cls.__qualname__
         self.__module__ = cls.__module__
         self.__doc__ = cls.__doc__
-        self.__ray_metadata__ = _Metadata(cls)
+        self.__ray_metadata__ = ray_attributes.ActorClassMetadata(cls, given, ActorClassID)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self._class.__name__
@@ -434,7 +433,7 @@ def method(*args: Any, **given: Any) -> Any:
 
     Args:
         args: the method, where there are no options.
-        given: num_returns, concurrency_group, max_task_retries, retry_exceptions, name, ...
+        given: num_returns, concurrency_group, max_task_retries, retry_exceptions, ...
 
     Returns:
         The method, or a decorator.

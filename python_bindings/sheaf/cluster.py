@@ -177,22 +177,27 @@ def get_gpu_ids() -> list[int]:
 
 
 def cancel(
-    ref: ObjectRef[Any] | ObjectRefGenerator, *, force: bool = False, recursive: bool = True
+    ray_waitable: ObjectRef[Any] | ObjectRefGenerator,
+    *,
+    force: bool = False,
+    recursive: bool = True,
 ) -> None:
-    """Cancels the call that makes `ref`.
+    """Cancels the call that makes a reference.
 
     A call that waits never starts; one that runs is interrupted by KeyboardInterrupt, a coroutine
-    by asyncio.CancelledError. Getting `ref` raises TaskCancelledError, unless the call had ended.
+    by asyncio.CancelledError. Getting the reference raises TaskCancelledError, unless the call had
+    ended.
 
     Args:
-        ref: what the call gave: an ObjectRef or a generator of them.
+        ray_waitable: what the call gave: an ObjectRef or a generator of them.
         force: ends the worker that runs the call, whatever it does; without effect on calls of
             actors.
         recursive: cancels what the call itself has called, too.
 
     Raises:
-        TypeError: `ref` is neither.
+        TypeError: `ray_waitable` is neither.
     """
+    ref = ray_waitable
     if isinstance(ref, ObjectRefGenerator):
         ref = ref._stream
     if not isinstance(ref, ObjectRef):

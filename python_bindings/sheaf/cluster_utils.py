@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 import sheaf
+from sheaf._internal import absent
 from sheaf.lifecycle import CLUSTER_VARIABLE, _executable, flag_of
 
 _START_S = 30
@@ -347,6 +348,11 @@ def _await_end(pid: int) -> None:
 def _runs(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+            return file.read().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
     except OSError:
         return False
+
+
+AutoscalingCluster = absent.a_class(
+    "cluster_utils.AutoscalingCluster", "Cluster adds and removes nodes by hand"
+)

@@ -14,13 +14,13 @@ which values travel and what errors come.
 
 from __future__ import annotations
 
-import enum
 import os
 import sys
 
 from sheaf import _core, lifecycle, options
 from sheaf._internal import absent, exported
 from sheaf._internal.actor_class import info_of
+from sheaf._internal.language import Language as Language
 from sheaf.actor import ActorHandle, Handle
 from sheaf.remote_function import MOST_BOUND
 
@@ -28,19 +28,11 @@ TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
 
-java_function = absent.function("cross_language.java_function")
-java_actor_class = absent.function("cross_language.java_actor_class")
+java_function = absent.function("cross_language.java_function", "Sheaf has no Java")
+java_actor_class = absent.function("cross_language.java_actor_class", "Sheaf has no Java")
 
 _CPP, _PYTHON = "@cpp", "@python"  # api/python_worker.h.
 _library = ""
-
-
-class Language(enum.Enum):
-    """The language of a function or actor."""
-
-    PYTHON = 0
-    JAVA = 1
-    CPP = 2
 
 
 def load(path: str | os.PathLike[str]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from sheaf import _core
 from sheaf._internal import death_words
+from sheaf._internal import error_fields as fields
 
 
 class Kind(enum.IntEnum):
@@ -72,6 +73,8 @@ class RayTaskError(RayError):
         proctitle: str | None = None,
         pid: int | None = None,
         ip: str | None = None,
+        actor_repr: str | None = None,
+        actor_id: str | None = None,
     ):
         BaseException.__init__(
             self, function_name, traceback_str, cause
@@ -83,6 +86,8 @@ class RayTaskError(RayError):
         self.pid = pid or 0
         where = None if ip else re.search(r"\(pid=\d+, ip=([^,)]*)", traceback_str[:_LONGEST_HEAD])
         self.ip = ip or (where[1] if where else "")
+        self.actor_repr = actor_repr
+        self._actor_id = actor_id
 
     def __str__(self) -> str:
         return self.traceback_str
@@ -90,12 +95,16 @@ class RayTaskError(RayError):
     def __reduce__(self) -> Any:
         return rebuild_task_error, (self.function_name, self.traceback_str, self.cause, self.pid)
 
+    def make_dual_exception_instance(self) -> RayTaskError:
+        """The same as as_instanceof_cause."""
+        return self.as_instanceof_cause()
+
     def as_instanceof_cause(self) -> RayTaskError:
         """The same error as an instance of the cause's class too, where that class allows it."""
         return rebuild_task_error(self.function_name, self.traceback_str, self.cause, self.pid)
 
 
-class TaskCancelledError(RayError):
+class TaskCancelledError(fields.OfCall, RayError):
     """The call was cancelled."""
 
 
@@ -138,7 +147,7 @@ class LocalRayletDiedError(RayError):
     """The node that this process belongs to has ended."""
 
 
-class NodeDiedError(RayError):
+class NodeDiedError(fields.Message, RayError):
     """The node that ran the task has died."""
 
 
@@ -146,15 +155,15 @@ class UserCodeException(RayError):
     """User code that Sheaf called on the side has failed."""
 
 
-class AuthenticationError(RayError):
+class AuthenticationError(fields.Message, RayError):
     """The cluster does not accept this process."""
 
 
-class RpcError(RayError):
+class RpcError(fields.RpcMessage, RayError):
     """A message between nodes failed."""
 
 
-class RuntimeEnvSetupError(RayError):
+class RuntimeEnvSetupError(fields.OfSetup, RayError):
     """The runtime environment of a task or actor could not be made."""
 
 
@@ -166,7 +175,7 @@ class OutOfDiskError(RayError):
     """The disk that objects are moved to is full."""
 
 
-class OutOfMemoryError(RayError):
+class OutOfMemoryError(fields.Message, RayError):
     """The worker was ended because the machine ran out of memory."""
 
 
@@ -196,19 +205,19 @@ class ActorPlacementGroupRemoved(RayError):
     """The placement group of the actor was removed before the actor had started."""
 
 
-class TaskUnschedulableError(RayError):
+class TaskUnschedulableError(fields.ErrorMessage, RayError):
     """No node can run the task."""
 
 
-class ActorUnschedulableError(RayError):
+class ActorUnschedulableError(fields.ErrorMessage, RayError):
     """No node can run the actor."""
 
 
-class ActorAlreadyExistsError(ValueError, RayError):
+class ActorAlreadyExistsError(fields.ErrorMessage, ValueError, RayError):
     """The name of the actor is taken."""
 
 
-class ActorHandleNotFoundError(ValueError, RayError):
+class ActorHandleNotFoundError(fields.ErrorMessage, ValueError, RayError):
     """There is no such actor."""
 
 
@@ -216,7 +225,7 @@ class ObjectRefStreamEndOfStreamError(RayError):
     """The generator has no more items."""
 
 
-class UnserializableException(RayError):
+class UnserializableException(fields.OriginalTrace, RayError):
     """An exception could not be brought to this process."""
 
 
@@ -224,39 +233,38 @@ class OufOfBandObjectRefSerializationException(RayError):
     """A reference was pickled outside of arguments, results and put values."""
 
 
-class RayActorError(RayError):
+class RayActorError(fields.OfActor, RayError):
     """The actor cannot answer: it died, or is not reachable now.
 
     cause: what its constructor raised, if that is why, as RayTaskError and as itself (of more than
     a megabyte: a RayTaskError with the remote traceback alone).
     """
 
-    preempted = False
-    actor_id: str | None = None
-
-    def __init__(self, message: str = "The actor died.", cause: BaseException | None = None):
-        super().__init__(message)
-        self.error_msg = message
-        self.cause = cause  # Not __cause__: the message has its traceback.
-
-    @property
-    def actor_init_failed(self) -> bool:
-        """Whether the actor died of an exception of its constructor."""
-        return self.cause is not None
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.error_msg, self.cause), {"actor_id": self.actor_id}
-
 
 class ActorDiedError(RayActorError):
     """The actor is dead for good."""
+
+    BASE_ERROR_MSG = "The actor died unexpectedly before finishing this task."
+
+    def __init__(self, cause: BaseException | str | None = None):
+        said = self.BASE_ERROR_MSG if cause is None else str(cause)
+        super().__init__(None, said, isinstance(cause, RayTaskError))
+        self.cause = cause if isinstance(cause, BaseException) else None
+
+    @staticmethod
+    def from_task_error(task_error: RayTaskError) -> ActorDiedError:
+        """The error of an actor whose constructor raised this."""
+        return ActorDiedError(task_error)
 
 
 class ActorUnavailableError(RayActorError):
     """The actor restarts or cannot be reached now; the call ran, or did not."""
 
+    def __init__(self, error_message: str, actor_id: bytes | str | None = None):
+        super().__init__(actor_id.hex() if isinstance(actor_id, bytes) else actor_id, error_message)
 
-class ObjectLostError(RayError):
+
+class ObjectLostError(fields.OfObject, RayError):
     """All copies of the object are gone."""
 
 
@@ -276,11 +284,11 @@ class OwnerDiedError(ObjectLostError):
     """The process that made the object has ended."""
 
 
-class ObjectReconstructionFailedError(ObjectLostError):
+class ObjectReconstructionFailedError(fields.OfLostObject, ObjectLostError):
     """The object was lost, and its task cannot be run again."""
 
 
-class RaySystemError(RayError):
+class RaySystemError(fields.Inner, RayError):
     """Something of Sheaf's own failed."""
 
 
@@ -348,7 +356,7 @@ def from_status(code: int, resource: int, message: str) -> Exception:
     if code == _DEADLINE_EXCEEDED:
         return GetTimeoutError(message)
     if code == _CANCELLED:
-        return TaskCancelledError(message)
+        return TaskCancelledError(None, message)
     if code == _INVALID_ARGUMENT:
         return ValueError(message)
     if code == _NOT_FOUND:
@@ -375,6 +383,8 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
         )
     if kind == Kind.ACTOR_DIED:
         return _actor_died(message, payload)
+    if kind == Kind.TASK_CANCELLED:
+        return TaskCancelledError(None, message)
     if kind in (Kind.TASK_UNSCHEDULABLE, Kind.ACTOR_UNSCHEDULABLE):
         whose = "task" if kind == Kind.TASK_UNSCHEDULABLE else "actor"
         message = f"The {whose} is not schedulable: {message}"
@@ -386,7 +396,7 @@ def _actor_died(message: str, payload: bytes) -> ActorDiedError:
     if cause is None and death_words.is_of_argument(message):
         cause = RayTaskError("", message)
     text, actor = death_words.of_actor(message, cause is not None)
-    error = ActorDiedError(text, cause)
+    error = fields.rebuild_actor_error(ActorDiedError, text, cause)
     error.actor_id = actor
     return error
 

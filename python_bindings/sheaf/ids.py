@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 
 
 class BaseID:
@@ -38,27 +39,32 @@ class BaseID:
         return bytes.fromhex(self._hex)
 
     @classmethod
-    def from_hex(cls, hexadecimal: str) -> BaseID:
+    def from_hex(cls, hex_id: str | bytes) -> BaseID:
         """Returns the id that these digits write.
 
         Args:
-            hexadecimal: two digits for each byte.
+            hex_id: two digits for each byte.
         """
-        return cls(hexadecimal)
+        return cls(hex_id.decode() if isinstance(hex_id, bytes) else hex_id)
 
     @classmethod
-    def from_binary(cls, data: bytes) -> BaseID:
+    def from_binary(cls, id_bytes: bytes) -> BaseID:
         """Returns the id of these bytes.
 
         Args:
-            data: as many as size() says.
+            id_bytes: as many as size() says.
         """
-        return cls(data.hex())
+        return cls(id_bytes.hex())
+
+    @classmethod
+    def from_random(cls) -> BaseID:
+        """Returns an id that names nothing yet, and is like no other."""
+        return cls(os.urandom(cls.size()))
 
     @classmethod
     def nil(cls) -> BaseID:
         """Returns the id that names nothing."""
-        return cls("0" * (2 * cls.size()))
+        return cls("f" * (2 * cls.size()))
 
     @staticmethod
     def size() -> int:
@@ -67,7 +73,11 @@ class BaseID:
 
     def is_nil(self) -> bool:
         """Returns whether it names nothing."""
-        return not self._hex.strip("0")
+        return not self._hex.strip("0") or not self._hex.strip("f")
+
+    def redis_shard_hash(self) -> builtins.int:
+        """Returns a number of 64 bits that is the same in every process."""
+        return builtins.int(self._hex[:16] or "0", 16)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._hex == other._hex
@@ -82,6 +92,10 @@ class BaseID:
         return type(self), (self._hex,)
 
 
+class UniqueID(BaseID):
+    """Of anything."""
+
+
 class ActorID(BaseID):
     """Of an actor."""
 
@@ -94,7 +108,7 @@ class PlacementGroupID(BaseID):
     """Of a placement group."""
 
 
-class NodeID(BaseID):
+class NodeID(UniqueID):
     """Of a node: its number, as 56 digits."""
 
     @staticmethod
@@ -112,30 +126,26 @@ class JobID(BaseID):
         return 4
 
     @classmethod
-    def from_int(cls, number: int) -> JobID:
+    def from_int(cls, value: builtins.int) -> JobID:
         """Returns the id of a job.
 
         Args:
-            number: of the job, from 1.
+            value: the number of the job, from 1.
         """
-        return cls(f"{number:08x}")
+        return cls(f"{value:08x}")
 
     def int(self) -> builtins.int:
         """Returns the number of the job."""
         return int(self._hex, 16)
 
 
-class WorkerID(BaseID):
+class WorkerID(UniqueID):
     """Of a process: node and number."""
 
     @staticmethod
     def size() -> int:
         """Returns the length of such ids, in bytes."""
         return 8
-
-
-class UniqueID(BaseID):
-    """Of anything."""
 
 
 class FunctionID(UniqueID):

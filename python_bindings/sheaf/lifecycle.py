@@ -7,12 +7,13 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from _collections_abc import Mapping  # collections.abc brings more modules.
 
 from sheaf import _core, _version, cluster, ids, options
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 _IGNORED = {
@@ -74,7 +75,7 @@ class Context(Mapping):  # type: ignore[type-arg]
         self.dashboard_url = ""
         self.python_version = sys.version.split()[0]
         self.ray_version = _version.__ray_version__
-        self.ray_commit = ""
+        self.ray_commit = _version.commit
 
     def __getitem__(self, name: str) -> Any:
         return self.address_info[name]
@@ -206,6 +207,7 @@ def init(
         job_config.apply()
         runtime_env = runtime_env or job_config.runtime_env
         namespace = namespace or job_config.ray_namespace
+        logging_config = logging_config or job_config.py_logging_config
     plan = _environment(runtime_env)
     # Now: the handler of a signal that comes during an import of the first call sees half a module.
     from sheaf._internal import serialization  # noqa: F401

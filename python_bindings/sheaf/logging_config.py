@@ -52,6 +52,10 @@ class LoggingConfig:
         ValueError: a value is unknown.
     """
 
+    encoding = "TEXT"
+    log_level = "INFO"
+    additional_log_standard_attrs: list[str]
+
     def __init__(
         self,
         encoding: str = "TEXT",
@@ -76,13 +80,13 @@ class LoggingConfig:
         return dict(vars(self))
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> LoggingConfig:
+    def from_dict(cls, d: dict[str, Any]) -> LoggingConfig:
         """Returns the configuration of these fields.
 
         Args:
-            fields: what to_dict gave.
+            d: what to_dict gave.
         """
-        return cls(**fields)
+        return cls(**d)
 
     def apply(self) -> None:
         """From now on the root logger of this process, and Sheaf's own, write so."""
@@ -95,6 +99,11 @@ class LoggingConfig:
         root.setLevel(self.log_level)
         root.addHandler(handler)
         logging.getLogger("sheaf").setLevel(self.log_level)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LoggingConfig) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # Its fields may be set.
 
     def __repr__(self) -> str:
         return (

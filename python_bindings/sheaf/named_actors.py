@@ -26,7 +26,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
         TypeError: a name is no str.
         RayError: the cluster did not answer.
     """
-    if name is None or name == "":
+    if not name:
         raise ValueError(f"Please supply a non-empty value to get_actor: name={name!r}")
     options.check("actor", {"name": name, "namespace": namespace})
     found = _core.get_actor(name, namespace or "")

@@ -8,6 +8,7 @@ import math
 
 from sheaf import _core
 from sheaf._core import ObjectRef
+from sheaf._internal import ray_attributes
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def wait(
-    refs: list[ObjectRef[T]],
+    ray_waitables: list[ObjectRef[T]],
     *,
     num_returns: int = 1,
     timeout: float | None = None,
@@ -29,23 +30,25 @@ def wait(
 ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Waits until `num_returns` of the references are ready, or for `timeout` seconds.
 
-    What has failed is ready, too: getting it raises. Other threads may change `refs` meanwhile.
+    What has failed is ready, too: getting it raises. Other threads may change the list meanwhile.
 
     Args:
-        refs: ObjectRefs, each once, or generators of them, which are ready when their next item is.
-        num_returns: how many to wait for, from 1 to the number of `refs`.
+        ray_waitables: ObjectRefs, each once, or generators of them, which are ready when their
+            next item is.
+        num_returns: how many to wait for, from 1 to the number of references.
         timeout: seconds; 0 only looks; None waits for ever.
         fetch_local: a value that lies on another node or on disk is fetched, some of them at a
             time, and ready when it has come; False: it is ready when it is anywhere.
 
     Returns:
-        (ready, not ready), each in the order of `refs`: at most `num_returns` ready ones.
+        (ready, not ready), each in the order of `ray_waitables`: at most `num_returns` ready ones.
 
     Raises:
-        TypeError: `refs` is no list of references, or `num_returns` no number.
+        TypeError: `ray_waitables` is no list of references, or `num_returns` no number.
         ValueError: a reference comes twice, or a number does not fit.
         RayError: the node has ended meanwhile.
     """
+    refs = ray_waitables
     if type(refs) is not list:
         _refuse_other(refs)
     refs = list(refs)  # Another thread may change the list while this one waits.
@@ -223,7 +226,7 @@ def await_reference(ref: ObjectRef[Any]) -> Generator[Any, None, Any]:
 _SLICE_S = 0.05  # How long a thread waits on for an item that nobody waits for any more.
 
 
-class ObjectRefGenerator:
+class ObjectRefGenerator(ray_attributes.OfGenerator):
     """The items of a generator that runs in another process, as ObjectRefs, in order.
 
     `for ref in items` and `async for ref in items` give them while the generator runs. An error of

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from sheaf import _core, options
-from sheaf._internal import exported
+from sheaf._internal import exported, ray_attributes
 from sheaf._internal.signatures import Signature, is_generator, short_name
 from sheaf.object_ref import DynamicObjectRefGenerator
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
 MOST_BOUND = (
@@ -18,7 +18,7 @@ MOST_BOUND = (
 )
 
 
-class RemoteFunction(_core.Caller):
+class RemoteFunction(_core.Caller, ray_attributes.OfFunction):
     """A function that runs in another process: `f.remote(...)` gives an ObjectRef of its result at
     once; of a generator function an ObjectRefGenerator. @sheaf.remote makes it. Thread-safe.
 
@@ -87,21 +87,20 @@ class RemoteFunction(_core.Caller):
         made._set(self._function, options.merged(self._options, given), self._root or self)
         return made
 
-    # --- what libraries written for Ray read and call ---
-    def _remote(
-        self, args: Sequence[Any] | None = None, kwargs: dict[str, Any] | None = None, **given: Any
-    ) -> Any:
-        """`self.options(**given).remote(*args, **kwargs)`."""
-        function = self.options(**given) if given else self
-        return function.remote(*(args or ()), **(kwargs or {}))
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Compiled graphs are not in Sheaf.
 
-    @property
-    def _default_options(self) -> dict[str, Any]:
-        return self._options
+        Args:
+            args: ignored.
+            kwargs: ignored.
 
-    @property
-    def _function_name(self) -> str:
-        return f"{self._function.__module__}.{self._function.__name__}"
+        Returns:
+            Never.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
 
     @property
     def _undecorated(self) -> Callable[..., Any]:

@@ -8,7 +8,6 @@ import os
 from sheaf import _core, ids, lifecycle
 from sheaf._internal import actor_class, exported
 from sheaf.actor import ActorHandle
-from sheaf.ids import node_id
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ class RuntimeContext:
 
     def get_node_id(self) -> str:
         """Returns the node, as sheaf.nodes() names it: 56 hexadecimal digits."""
-        return node_id(_joined("Node ID")["node"])
+        return ids.node_id(_joined("Node ID")["node"])
 
     def get_worker_id(self) -> str:
         """Returns the process, as 16 hexadecimal digits."""

@@ -12,11 +12,15 @@ from __future__ import annotations
 import os
 import types
 
+from sheaf._internal.runtime_env_fields import Fields, RuntimeEnvConfig
+
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
 
     from sheaf._internal.runtime_env_package import Package
+
+__all__ = ["Fields", "Plan", "RuntimeEnv", "RuntimeEnvConfig", "check", "plan"]
 
 # base/config.h: of a worker with an environment, what Plan.entries are, in hexadecimal.
 VARIABLE = "SHEAF_RUNTIME_ENVIRONMENT"
@@ -59,54 +63,24 @@ _OPTIONS = {
 }
 
 
-class RuntimeEnvConfig(dict):  # type: ignore[type-arg]
-    """How a runtime environment is made: its field `config`.
-
-    Args:
-        setup_timeout_seconds: how long that may take, in whole seconds; -1: for ever.
-        eager_install: without effect: an environment is made when its first worker starts.
-        log_files: without effect.
-
-    Raises:
-        TypeError: a value has the wrong type.
-        ValueError: the time is neither positive nor -1.
-    """
-
-    def __init__(
-        self,
-        setup_timeout_seconds: int = 600,
-        eager_install: bool = True,
-        log_files: list[str] | None = None,
-    ):
-        if not isinstance(setup_timeout_seconds, int):
-            raise TypeError(
-                f"setup_timeout_seconds={setup_timeout_seconds!r}: setup_timeout_seconds must be "
-                "of type int"
-            )
-        if setup_timeout_seconds <= 0 and setup_timeout_seconds != -1:
-            raise ValueError(
-                f"setup_timeout_seconds={setup_timeout_seconds}: want seconds above 0, or -1"
-            )
-        if not isinstance(eager_install, bool):
-            raise TypeError(f"eager_install={eager_install!r}: eager_install must be a boolean")
-        files = [] if log_files is None else log_files
-        if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-            raise TypeError(f"log_files={log_files!r}: want a list of str")
-        super().__init__(
-            setup_timeout_seconds=setup_timeout_seconds,
-            eager_install=eager_install,
-            log_files=files,
-        )
-
-
-class RuntimeEnv(dict):  # type: ignore[type-arg]
+class RuntimeEnv(Fields):
     """A runtime environment: a dict with checked keys.
 
     Args:
-        fields: env_vars (a dict), working_dir (a path), py_modules (paths or modules), excludes
-            (patterns, as in .gitignore), pip or uv (a list of requirements, the path of a
-            requirements file, or a dict), worker_process_setup_hook (a function, or
-            "module.function"), config ({"setup_timeout_seconds": seconds}).
+        py_modules: paths or modules.
+        py_executable: not in Sheaf.
+        working_dir: a path.
+        pip: a list of requirements, the path of a requirements file, or a dict.
+        conda: not in Sheaf.
+        container: not in Sheaf.
+        env_vars: a dict.
+        worker_process_setup_hook: a function, or "module.function".
+        nsight: not in Sheaf.
+        rocprof_sys: not in Sheaf.
+        config: {"setup_timeout_seconds": seconds}.
+        image_uri: not in Sheaf.
+        uv: as pip.
+        kwargs: excludes (patterns, as in .gitignore).
 
     Raises:
         ValueError: a field is unknown, or its value wrong.
@@ -114,8 +88,43 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         NotImplementedError: Ray has the field, and Sheaf has not.
     """
 
-    def __init__(self, *, _validate: bool = True, **fields: Any):
-        super().__init__({name: value for name, value in fields.items() if value is not None})
+    known_fields = _KNOWN
+
+    def __init__(
+        self,
+        *,
+        py_modules: list[Any] | None = None,
+        py_executable: str | None = None,
+        working_dir: Any = None,
+        pip: Any = None,
+        conda: Any = None,
+        container: Any = None,
+        env_vars: dict[str, str] | None = None,
+        worker_process_setup_hook: Any = None,
+        nsight: Any = None,
+        rocprof_sys: Any = None,
+        config: dict[str, Any] | None = None,
+        _validate: bool = True,
+        image_uri: str | None = None,
+        uv: Any = None,
+        **kwargs: Any,
+    ):
+        kwargs.update(
+            py_modules=py_modules,
+            py_executable=py_executable,
+            working_dir=working_dir,
+            pip=pip,
+            conda=conda,
+            container=container,
+            env_vars=env_vars,
+            worker_process_setup_hook=worker_process_setup_hook,
+            config=config,
+            image_uri=image_uri,
+            uv=uv,
+        )
+        kwargs.setdefault("_nsight", nsight)
+        kwargs.setdefault("_rocprof_sys", rocprof_sys)
+        super().__init__({name: value for name, value in kwargs.items() if value is not None})
         if _validate:
             check(self)
             if "config" in self:
@@ -147,54 +156,18 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         return json.dumps(self, sort_keys=True)
 
     @classmethod
-    def deserialize(cls, text: str) -> RuntimeEnv:
+    def deserialize(cls, serialized_runtime_env: str) -> RuntimeEnv:
         """Returns the environment that serialize has written.
 
         Args:
-            text: what serialize gave.
+            serialized_runtime_env: what serialize gave.
 
         Raises:
             ValueError: it is no such JSON.
         """
         import json
 
-        return cls(_validate=False, **json.loads(text))
-
-    def env_vars(self) -> dict[str, str]:
-        """Returns the variables."""
-        return dict(self.get("env_vars") or {})
-
-    def working_dir(self) -> str:
-        """Returns the directory; "": there is none."""
-        return str(self.get("working_dir") or "")
-
-    def py_modules(self) -> list[Any]:
-        """Returns the modules."""
-        return list(self.get("py_modules") or [])
-
-    def working_dir_uri(self) -> str | None:
-        """Returns the directory, or None: there is none."""
-        return self.get("working_dir")
-
-    def py_modules_uris(self) -> list[Any]:
-        """Returns the modules."""
-        return self.py_modules()
-
-    def has_conda(self) -> bool:
-        """Returns False: there is no conda in Sheaf."""
-        return False
-
-    def has_working_dir(self) -> bool:
-        """Returns whether there is a directory."""
-        return bool(self.get("working_dir"))
-
-    def has_pip(self) -> bool:
-        """Returns whether pip installs packages."""
-        return bool(self.get("pip"))
-
-    def has_uv(self) -> bool:
-        """Returns whether uv installs packages."""
-        return bool(self.get("uv"))
+        return cls(**json.loads(serialized_runtime_env))
 
 
 class Plan:

@@ -64,7 +64,7 @@ PYTHON_FOLDERS = {
     "_worker": "_core _internal .",  # The extension calls it, by name.
     "_ray": "_core _internal . util",  # Names that only programs written for Ray know.
     "cloudpickle": "",
-    "experimental": "_core _internal .",
+    "experimental": "_core _internal . util",
     "util": "_core _internal .",
     "train": ". util",  # As a library of a user's own would: no _core, no _internal.
 }

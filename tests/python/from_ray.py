@@ -7,10 +7,10 @@ what is absent is called.
 """
 
 import ast
-import enum
 import functools
 import importlib
 import inspect
+import itertools
 import pathlib
 import re
 import sys
@@ -18,21 +18,15 @@ import sys
 import ray_names
 import sheaf
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peer"))
+
+import compare_surface
+import differences
+
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "from_ray.md"
 PACKAGE = pathlib.Path(sheaf.__file__).parent
 # What no option takes, or hardly any; what is wanted is in the words with which each is refused.
 WRONG = (object(), -2, 10**12, "", {"CPU": 1}, {1: 2}, ["x"])
-# Classes that programs name and do not make.
-NOT_MADE = {
-    "ActorClass",
-    "ActorHandle",
-    "ActorMethod",
-    "ActorProxy",
-    "DynamicObjectRefGenerator",
-    "ObjectRefGenerator",
-    "PlacementGroup",
-    "RemoteFunction",
-}
 
 
 def found(name: str) -> object:
@@ -56,63 +50,66 @@ def error_of(call, *args, **kwargs) -> str:
     return ""
 
 
-# --- the same ------------------------------------------------------------------------------------
+# --- the table of names ---------------------------------------------------------------------------
 
 
 @functools.cache
-def stubs() -> dict[str, ast.arguments]:
-    """The parameters of what the extension module has, which Python cannot be asked for."""
-    tree = ast.parse(next(PACKAGE.rglob("_core.pyi")).read_text())
-    return {f.name: f.args for f in tree.body if isinstance(f, ast.FunctionDef)}
+def names() -> list[compare_surface.Name]:
+    """All that Ray has, without the members of what is absent whole."""
+    everything = compare_surface.compared()
+    absent = {(n.module, n.name) for n in everything if n.kind == "absent"}
+    return [n for n in everything if (n.module, n.name.rpartition(".")[0]) not in absent]
 
 
-def parameters(thing: object) -> str:
-    """As "(value, *, timeout=None)", without types; of an enumeration its members; empty for what
-    is not called."""
-    if inspect.isclass(thing) and issubclass(thing, enum.Enum):
-        return ", ".join(thing.__members__)
-    if not callable(thing) or inspect.ismodule(thing):
-        return ""
-    if inspect.isclass(thing) and thing.__name__ in NOT_MADE:
-        return ""
-    try:
-        signature = inspect.signature(thing)
-    except (TypeError, ValueError):
-        if (arguments := stubs().get(getattr(thing, "__name__", ""))) is None:
-            return ""
-        for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
-            one.annotation = None
-        return f"({ast.unparse(arguments)})"
-    bare = [
-        p.replace(annotation=inspect.Parameter.empty)
-        for p in signature.parameters.values()
-        if p.name == "self" or p.name[0] != "_" or p.default is inspect.Parameter.empty
-    ]
-    return re.sub(r"<(\w[\w.]*)[^>]*>", r"\1", str(inspect.Signature(bare)))
+def code(module: str) -> str:
+    return f"`{module}`" if re.fullmatch(r"ray[\w.]*", module) else module
 
 
-def is_absent(thing: object) -> bool:
-    made = thing.__init__ if inspect.isclass(thing) else thing
-    return getattr(getattr(made, "__code__", None), "co_name", "") == "absent"
+def counts() -> list[str]:
+    """A row for each module: how many names are the same, different and absent."""
+    rows = []
+    for module, group in itertools.groupby(names(), lambda n: n.module):
+        kinds = [n.kind for n in group]
+        numbers = " | ".join(str(kinds.count(kind)) for kind in ("same", "different", "absent"))
+        rows.append(f"| {code(module)} | {numbers} |")
+    kinds = [n.kind for n in names()]
+    numbers = " | ".join(str(kinds.count(kind)) for kind in ("same", "different", "absent"))
+    return [*rows, f"| all | {numbers} |"]
 
 
-def names_by_module() -> dict[str, list[str]]:
-    modules: dict[str, list[str]] = {}
-    for name in ray_names.CORE + ray_names.MORE:
-        if name[:2] != "__" and not is_absent(found(name)):
-            module, _, last = f"ray.{name}".rpartition(".")
-            if "._" not in name and name[0] != "_" and module != "ray.exceptions":
-                modules.setdefault(module, []).append(last)
-    return {module: sorted(set(names), key=str.lower) for module, names in sorted(modules.items())}
+def with_reasons(kind: str) -> list[str]:
+    """A row for each reason of a module, with the names that it is for."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for n in names():
+        if n.kind == kind:
+            reason = re.sub(r"^\S+ is not in Sheaf yet(; )?", "", n.reason)
+            reason = reason or "Not in Sheaf."
+            rows.setdefault((n.module, reason), []).append(f"`{n.name}`")
+    return [f"| {code(m)} | {', '.join(found)} | {why} |" for (m, why), found in rows.items()]
 
 
 def same() -> list[str]:
+    """A line for each module: classes with their members in brackets."""
     rows = []
-    for module, names in names_by_module().items():
-        for name in names:
-            thing = found(f"{module}.{name}".removeprefix("ray."))
-            rows.append(f"| `{module}.{name}` | `{parameters(thing)}` |".replace("| `` |", "| |"))
+    for module, group in itertools.groupby(names(), lambda n: n.module):
+        found: dict[str, list[str]] = {}
+        for n in group:
+            if n.kind == "same":
+                name, _, member = n.name.partition(".")
+                if not module.startswith("ray"):
+                    name, member = n.name, ""
+                found.setdefault(name, [])
+                if member:
+                    found[name].append(member)
+        if found:
+            text = ", ".join(f"{n} ({', '.join(m)})" if m else n for n, m in found.items())
+            rows.append(f"- {code(module)}: {text}")
     return rows
+
+
+def programs() -> list[str]:
+    """Programs of tests/peer that say something else here, and are meant to."""
+    return [f"| `{name}` | {known.reason} |" for name, known in differences.KNOWN.items()]
 
 
 # --- different -----------------------------------------------------------------------------------
@@ -122,7 +119,8 @@ def init_keywords() -> tuple[list[str], list[str]]:
     """Keywords of Ray's init: those that do something here, and those that are accepted only. An
     address that is refused keeps anything from starting."""
     known, ignored = [], []
-    for name in ray_names.KEYWORDS["init"].split():
+    surface = compare_surface.of_ray()["ray"]["init"]
+    for name in ["address", *re.findall(r"(\w+)=", surface.partition("*, ")[2])]:
         said = error_of(sheaf.init, "no://address", **{name: True}) if name != "address" else ""
         if "no://address" in said:
             signature = inspect.signature(sheaf.init).parameters
@@ -174,9 +172,16 @@ def wanted(kind: str, name: str) -> str:
 
 def options() -> list[str]:
     kinds: dict[str, list[str]] = {}
-    for kind, names in ray_names.OPTIONS.items():
-        for name in names.split():
-            kinds.setdefault(name, []).append(kind)
+    surface = compare_surface.of_ray()
+    for kind, listed in (
+        ("task", [*surface["options of a remote function"], *ray_names.PLACING.split()]),
+        ("actor", [*surface["options of a remote class"], *ray_names.PLACING.split()]),
+        ("method", ray_names.METHOD_OPTIONS.split()),
+    ):
+        for name in listed:
+            kinds.setdefault(name, [])
+            if kind not in kinds[name]:
+                kinds[name].append(kind)
     rows = []
     for name, of in kinds.items():
         takes = wanted(of[0], name)
@@ -188,7 +193,7 @@ def options() -> list[str]:
 
 def environment() -> list[str]:
     rows = []
-    for name in ray_names.ENVIRONMENT:
+    for name in compare_surface.of_ray()["fields of a RuntimeEnv"]:
         said = error_of(sheaf.runtime_env.RuntimeEnv, **{name: {}})
         absent = said.startswith("NotImplementedError: ")
         if name[0] != "_":
@@ -199,17 +204,6 @@ def environment() -> list[str]:
 
 
 # --- absent --------------------------------------------------------------------------------------
-
-
-def absent() -> list[str]:
-    rows = []
-    for name in ray_names.CORE + ray_names.MORE:
-        thing = found(name)
-        if is_absent(thing):
-            said = error_of(thing).removeprefix("NotImplementedError: ")
-            instead = said.partition("; ")[2]
-            rows.append(f"| `ray.{name}` | {instead} |")
-    return rows
 
 
 def refused() -> list[str]:
@@ -231,43 +225,39 @@ def refused() -> list[str]:
     return [f"- {words}" for words in sorted(found_words, key=str.lower)]
 
 
-def exceptions() -> list[str]:
-    rows = []
-    for base, names in ray_names.EXCEPTIONS.items():
-        kind = getattr(sheaf.exceptions, base)
-        derived = [n for n in names.split() if issubclass(getattr(sheaf.exceptions, n), kind)]
-        rows.append(f"| `{base}` | {', '.join(f'`{name}`' for name in derived)} |")
-    return rows
-
-
 def lines(rows: list[str]) -> str:
     return "\n".join(rows)
 
 
 def page() -> str:
     known, ignored = init_keywords()
-    context = [n for n in ray_names.CONTEXT if hasattr(sheaf.runtime_context.RuntimeContext, n)]
     libraries = [name for name in ray_names.LIBRARIES if error_of(found, name)]
     address = error_of(sheaf.init, "ray://10.0.0.1:10001").partition(": want ")[2]
     misspelt = error_of(apply_option, "task", "num_cpu", 1).partition(": ")[2]
-    ray = sheaf.__ray_version__
     return f"""\
 # From Ray
 
-What programs know of Ray {ray} Core, and what of it is absent in Sheaf, different, or the same. `./do python tests/python/from_ray.py` writes this
-page from the package itself, and a test compares. Ray's names are those of `tests/python/ray_names.py`.
+What programs know of Ray {sheaf.__ray_version__} Core, and what of it is absent in Sheaf, different, or the same. `./do python tests/python/from_ray.py`
+writes this page: the names, parameters and members of Ray are recorded (`tests/peer/answers/surface.json`), those of Sheaf are asked of the
+package itself, and a test compares. What programs do on both is compared by `./do peer`.
 
 **Changing over.** `import sheaf as ray`; or unchanged, also in workers and subprocesses, by `sheaf run --as-ray program.py`. Nodes are started
 by `sheaf start` ([operate.md](operate.md)) instead of `ray start`.
 
+| names of | same | different | absent |
+|---|---|---|---|
+{lines(counts())}
+
+A name is the same if every call that fits Ray's parameters fits Sheaf's and means the same, and if classes have the same public members and bases.
+
 ## Absent
 
 No libraries: {", ".join(f"`ray.{name}`" for name in libraries)}. Their names raise AttributeError.
-These names can be imported, and raise NotImplementedError when they are used:
+Most of these names can be imported, and raise NotImplementedError when they are used:
 
-| name | use instead |
-|---|---|
-{lines(absent())}
+| of | names | instead, or why |
+|---|---|---|
+{lines(with_reasons("absent"))}
 
 What functions refuse, in their own words (... is what was given):
 
@@ -278,9 +268,13 @@ What functions refuse, in their own words (... is what was given):
 - **Version.** `sheaf.__version__` is Sheaf's own; `ray.__version__` of `--as-ray` is `sheaf.__ray_version__`, {sheaf.__ray_version__}, or what SHEAF_RAY_VERSION says.
 - **Addresses.** `init(address)` wants {address}; or `HOST:PORT` of a cluster elsewhere, without a server of clients in between.
 - **Unknown options** are refused where they are written: "{misspelt}".
-- **init** accepts, without effect: {", ".join(f"`{name}`" for name in ignored)}.
+- **init** has {", ".join(f"`{name}`" for name in known)}; it accepts, without effect: {", ".join(f"`{name}`" for name in ignored)}.
 - **Calls that wait** are bounded by bytes, not only by `max_pending_calls`: [objects.md](objects.md).
 - **Objects of a process that died** stay readable where somebody else holds a copy.
+
+| of | names | how, and why |
+|---|---|---|
+{lines(with_reasons("different"))}
 
 Options of tasks, actors and methods, with what they take (-: what Ray takes, and checked where it is used):
 
@@ -294,22 +288,16 @@ Fields of `runtime_env`:
 |---|---|
 {lines(environment())}
 
+Programs of `tests/peer` that say something else here:
+
+| program | why |
+|---|---|
+{lines(programs()) or "| none | |"}
+
 ## The same
 
-**init** has {", ".join(f"`{name}`" for name in known)}.
+Classes with their members in brackets. [errors.md](errors.md) says what raises the exceptions and what to do.
 
-**Exceptions** have the same names and bases. [errors.md](errors.md) says what raises them and what to do.
-
-| base | derived |
-|---|---|
-{lines(exceptions())}
-
-**The context** of `get_runtime_context()` has {", ".join(f"`{name}`" for name in context)}.
-
-**Names**, with Sheaf's parameters:
-
-| name | parameters |
-|---|---|
 {lines(same())}
 """
 

@@ -7,6 +7,11 @@ from typing import Any
 
 from sheaf import lifecycle
 
+ClientContext = lifecycle.Context  # What connect() gives.
+RAY_ADDRESS_ENVIRONMENT_VARIABLE = "RAY_ADDRESS"
+RAY_NAMESPACE_ENVIRONMENT_VARIABLE = "RAY_NAMESPACE"
+RAY_RUNTIME_ENV_ENVIRONMENT_VARIABLE = "RAY_RUNTIME_ENV"
+
 
 class ClientBuilder:
     """client(address).namespace("name").env({...}).connect(): a driver of the cluster at this
@@ -31,6 +36,6 @@ class ClientBuilder:
         return lifecycle.init(self._address, **self._given)
 
 
-def client(address: str | None = None) -> ClientBuilder:
+def client(address: str | None = None, _deprecation_warn_enabled: bool = True) -> ClientBuilder:
     """A builder whose connect() joins the cluster at `address`, as init takes it."""
     return ClientBuilder(address)

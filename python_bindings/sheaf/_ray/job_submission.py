@@ -20,4 +20,8 @@ class JobStatus(str, enum.Enum):  # noqa: UP042 (str() is as Ray has it)
         return self in (JobStatus.STOPPED, JobStatus.SUCCEEDED, JobStatus.FAILED)
 
 
-JobSubmissionClient = absent.a_class("job_submission.JobSubmissionClient")
+_INSTEAD = "run the driver where it shall run, with `sheaf.init(address=...)`"
+JobSubmissionClient = absent.a_class("job_submission.JobSubmissionClient", _INSTEAD)
+JobInfo = absent.a_class("job_submission.JobInfo", _INSTEAD)
+DriverInfo = absent.a_class("job_submission.DriverInfo", _INSTEAD)
+JobDetails = absent.a_class("job_submission.JobDetails", _INSTEAD)

@@ -32,6 +32,14 @@ def safe_print(*args: Any, **kwargs: Any) -> None:
         bars.board.show()
 
 
+RAY_TQDM_MAGIC = bars.MARK
+
+
+def instance() -> Any:
+    """Returns what shows the bars of this process, with hide_bars() and unhide_bars()."""
+    return bars.board
+
+
 class tqdm(Generic[T]):
     """A progress bar, which the driver shows, also of tasks and actors. Not thread-safe.
 
@@ -44,22 +52,26 @@ class tqdm(Generic[T]):
         flush_interval_s: seconds between two looks of the bar at least.
     """
 
+    DEFAULT_FLUSH_INTERVAL_SECONDS = 1.0
+
     def __init__(
         self,
         iterable: Iterable[T] | None = None,
         desc: str | None = None,
         total: int | None = None,
-        unit: str = "it",
+        unit: str | None = None,
         position: int | None = None,
-        flush_interval_s: float = 5.0,
+        flush_interval_s: float | None = None,
     ):
         self._iterable = iterable
         self._desc = desc or ""
         self._total = total
         if total is None and hasattr(iterable, "__len__"):
             self._total = len(iterable)  # type: ignore[arg-type]
-        self._unit = unit
-        self._each_s = flush_interval_s
+        self._unit = unit or "it"
+        self._each_s = (
+            self.DEFAULT_FLUSH_INTERVAL_SECONDS if flush_interval_s is None else flush_interval_s
+        )
         self._done = 0
         self._id = f"{os.getpid()}-{os.urandom(4).hex()}"
         self._begin = time.monotonic()

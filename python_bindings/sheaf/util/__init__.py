@@ -34,10 +34,13 @@ _MODULES = (
     "annotations",
     "check_serialize",
     "client",
+    "client_connect",
     "collective",
+    "common",
     "dask",
     "debug",
     "debugpy",
+    "helpers",
     "iter",
     "joblib",
     "metrics",
@@ -70,7 +73,7 @@ def __dir__() -> list[str]:
     return sorted([*_WHERE, *_MODULES, "pdb", "ray_debugpy", *own])
 
 
-def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
+def get_node_ip_address(address: str | None = None) -> str:
     """Tells at which address the cluster knows its first node.
 
     Args:
@@ -90,12 +93,29 @@ def get_node_instance_id() -> str:
     return get_runtime_context().get_node_id()
 
 
-def connect(address: str, **others: Any) -> Any:
+def connect(
+    conn_str: str,
+    secure: bool = False,
+    metadata: Any = None,
+    connection_retries: int = 3,
+    job_config: Any = None,
+    namespace: str | None = None,
+    *,
+    ignore_version: bool = False,
+    _credentials: Any = None,
+    ray_init_kwargs: dict[str, Any] | None = None,
+) -> Any:
     """Joins a cluster, as sheaf.init(address) does.
 
     Args:
-        address: as init takes it.
-        others: without effect.
+        conn_str: the address, as init takes it.
+        secure: without effect.
+        metadata: without effect.
+        connection_retries: without effect.
+        job_config: as init takes it.
+        namespace: as init takes it.
+        ignore_version: without effect.
+        ray_init_kwargs: further arguments of init.
 
     Returns:
         What init returns.
@@ -104,7 +124,8 @@ def connect(address: str, **others: Any) -> Any:
         ConnectionError: no node answers there.
         RuntimeError: the process has joined a cluster already.
     """
-    return lifecycle.init(address)
+    given = {"job_config": job_config, "namespace": namespace, **(ray_init_kwargs or {})}
+    return lifecycle.init(conn_str, **given)
 
 
 def disconnect() -> None:
@@ -128,13 +149,16 @@ def list_named_actors(all_namespaces: bool = False) -> list[Any]:
     return [row["name"] for row in rows if row["namespace"] == own]
 
 
-def as_completed(refs: list[Any], chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
+def as_completed(
+    refs: list[Any], *, chunk_size: int = 10, yield_obj_refs: bool = False, **kwargs: Any
+) -> Any:
     """Gives values in the order in which they become ready.
 
     Args:
         refs: ObjectRefs, each once.
         chunk_size: without effect.
         yield_obj_refs: gives the references instead of their values.
+        kwargs: for `wait`: fetch_local.
 
     Yields:
         A value, or a reference, at a time.
@@ -145,16 +169,18 @@ def as_completed(refs: list[Any], chunk_size: int = 10, yield_obj_refs: bool = F
     del chunk_size
     left = list(refs)
     while left:
-        ready, left = wait(left, num_returns=1)
+        ready, left = wait(left, num_returns=1, **kwargs)
         yield from ready if yield_obj_refs else _core.get(ready)
 
 
 def map_unordered(
     fn: Any,
     items: Any,
+    *,
     backpressure_size: int = 100,
     chunk_size: int = 10,
     yield_obj_refs: bool = False,
+    **kwargs: Any,
 ) -> Any:
     """Calls a remote function for each item, and gives the results as they become ready.
 
@@ -164,6 +190,7 @@ def map_unordered(
         backpressure_size: how many calls are under way at once.
         chunk_size: without effect.
         yield_obj_refs: gives the references instead of the results.
+        kwargs: for `wait`: fetch_local.
 
     Yields:
         A result, or a reference, at a time.
@@ -178,7 +205,7 @@ def map_unordered(
     pending: list[Any] = []
     for item in items:
         if len(pending) >= backpressure_size:
-            ready, pending = wait(pending, num_returns=1)
+            ready, pending = wait(pending, num_returns=1, **kwargs)
             yield from ready if yield_obj_refs else _core.get(ready)
         pending.append(fn.remote(item))
-    yield from as_completed(pending, yield_obj_refs=yield_obj_refs)
+    yield from as_completed(pending, yield_obj_refs=yield_obj_refs, **kwargs)

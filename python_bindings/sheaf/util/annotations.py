@@ -3,7 +3,21 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
+
+
+class AnnotationType(enum.Enum):
+    """Kinds of marks."""
+
+    PUBLIC_API = "PublicAPI"
+    DEVELOPER_API = "DeveloperAPI"
+    DEPRECATED = "Deprecated"
+    UNKNOWN = "Unknown"
+
+
+class RayDeprecationWarning(DeprecationWarning):
+    """Something will go; for `warnings.filterwarnings`. Sheaf does not warn so."""
 
 
 def _mark(*args: Any, **kwargs: Any) -> Any:

@@ -34,6 +34,18 @@ def log_once(key: str) -> bool:
     return False
 
 
+def reset_log_once(key: str | None = None) -> None:
+    """Makes log_once of this process forget what it has seen.
+
+    Args:
+        key: what it forgets; None: everything.
+    """
+    if key is None:
+        _said.clear()
+    else:
+        _said.discard(key)
+
+
 def disable_log_once_globally() -> None:
     """From now on log_once returns False in this process."""
     global _disabled

@@ -28,12 +28,23 @@ from sheaf.util.collective.named import (
     get_rank,
     gloo_available,
     init_collective_group,
+    is_backend_available,
     is_group_initialized,
     nccl_available,
     recv,
     reduce,
     reducescatter,
     send,
+)
+from sheaf.util.collective.several_gpus import (
+    allgather_multigpu,
+    allreduce_multigpu,
+    broadcast_multigpu,
+    recv_multigpu,
+    reduce_multigpu,
+    reducescatter_multigpu,
+    register_collective_backend,
+    send_multigpu,
 )
 from sheaf.util.collective.types import Backend, ReduceOp
 
@@ -47,9 +58,12 @@ __all__ = [
     "RankLostError",
     "ReduceOp",
     "allgather",
+    "allgather_multigpu",
     "allreduce",
+    "allreduce_multigpu",
     "barrier",
     "broadcast",
+    "broadcast_multigpu",
     "create_collective_group",
     "destroy_collective_group",
     "empty",
@@ -58,12 +72,18 @@ __all__ = [
     "get_rank",
     "gloo_available",
     "init_collective_group",
+    "is_backend_available",
     "is_group_initialized",
     "nccl_available",
     "recv",
+    "recv_multigpu",
     "reduce",
+    "reduce_multigpu",
     "reducescatter",
+    "reducescatter_multigpu",
+    "register_collective_backend",
     "send",
+    "send_multigpu",
 ]
 
 TYPE_CHECKING = False

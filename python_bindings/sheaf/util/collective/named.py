@@ -32,6 +32,18 @@ def gloo_available() -> bool:
     return True
 
 
+def is_backend_available(backend: str) -> bool:
+    """Returns whether groups with this backend can be made here.
+
+    Args:
+        backend: its name, in any case.
+
+    Raises:
+        ValueError: there is no such backend.
+    """
+    return nccl_available() if Backend(backend) == Backend.NCCL else True
+
+
 def is_group_initialized(group_name: str = "default") -> bool:
     """Tells whether this process is in a group.
 

@@ -3,9 +3,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 
 unset_timeout_ms = -1
+
+
+def _is_there(module: str) -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec(module) is not None
+
+
+def torch_available() -> bool:
+    """Returns whether the package torch is installed."""
+    return _is_there("torch")
+
+
+def cupy_available() -> bool:
+    """Returns whether the package cupy is installed."""
+    return _is_there("cupy")
 
 
 class Backend:
@@ -43,6 +60,79 @@ class ReduceOp(enum.Enum):
     MIN = 2
     MAX = 3
     AVERAGE = 4
+
+
+# Options of collective calls, as programs that make backends of their own name them. Sheaf has no
+# such backends, and reads none of these.
+
+
+@dataclasses.dataclass
+class AllReduceOptions:
+    """Of allreduce."""
+
+    reduceOp: ReduceOp = ReduceOp.SUM  # noqa: N815 (As Ray has it.)
+    timeout_ms: int = unset_timeout_ms
+
+
+@dataclasses.dataclass
+class BarrierOptions:
+    """Of barrier."""
+
+    timeout_ms: int = unset_timeout_ms
+
+
+@dataclasses.dataclass
+class ReduceOptions:
+    """Of reduce."""
+
+    reduceOp: ReduceOp = ReduceOp.SUM  # noqa: N815
+    root_rank: int = 0
+    root_tensor: int = 0
+    timeout_ms: int = unset_timeout_ms
+
+
+@dataclasses.dataclass
+class AllGatherOptions:
+    """Of allgather."""
+
+    timeout_ms: int = unset_timeout_ms
+
+
+@dataclasses.dataclass
+class BroadcastOptions:
+    """Of broadcast."""
+
+    root_rank: int = 0
+    root_tensor: int = 0
+    timeout_ms: int = unset_timeout_ms
+
+
+@dataclasses.dataclass
+class ReduceScatterOptions:
+    """Of reducescatter."""
+
+    reduceOp: ReduceOp = ReduceOp.SUM  # noqa: N815
+    timeout_ms: int = unset_timeout_ms
+
+
+@dataclasses.dataclass
+class SendOptions:
+    """Of send."""
+
+    dst_rank: int = 0
+    dst_gpu_index: int = 0
+    n_elements: int = 0
+    timeout_ms: int = unset_timeout_ms
+
+
+@dataclasses.dataclass
+class RecvOptions:
+    """Of recv."""
+
+    src_rank: int = 0
+    src_gpu_index: int = 0
+    n_elements: int = 0
+    unset_timeout_ms: int = unset_timeout_ms
 
 
 def reduction(op: ReduceOp | str) -> int:

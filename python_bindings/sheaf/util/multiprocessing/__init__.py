@@ -3,6 +3,11 @@
 
 from multiprocessing import TimeoutError
 
+from sheaf._internal import absent
 from sheaf.util.multiprocessing.pool import AsyncResult, IMapIterator, Pool
 
-__all__ = ["AsyncResult", "IMapIterator", "Pool", "TimeoutError"]
+__all__ = ["AsyncResult", "IMapIterator", "JoinableQueue", "Pool", "TimeoutError"]
+
+JoinableQueue = absent.function(
+    "util.multiprocessing.JoinableQueue", "sheaf.util.queue.Queue goes to the pool's processes"
+)

@@ -17,6 +17,7 @@ from sheaf.decorator import remote
 from sheaf.object_ref import wait
 
 Chunk = list[tuple[tuple[Any, ...], dict[str, Any]]]
+RAY_ADDRESS_ENV = "RAY_ADDRESS"
 _CHUNKS_PER_PROCESS = 4  # As multiprocessing divides what map gets.
 
 
@@ -293,7 +294,7 @@ class Pool:
     def apply(
         self,
         func: Callable[..., Any],
-        args: Iterable[Any] = (),
+        args: Iterable[Any] | None = None,
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Calls a function in a process, and waits for its result.
@@ -315,7 +316,7 @@ class Pool:
     def apply_async(
         self,
         func: Callable[..., Any],
-        args: Iterable[Any] = (),
+        args: Iterable[Any] | None = None,
         kwargs: dict[str, Any] | None = None,
         callback: Any = None,
         error_callback: Any = None,
@@ -336,7 +337,7 @@ class Pool:
             ValueError: the pool is closed.
         """
         return AsyncResult(
-            [self._submit(func, [(tuple(args), dict(kwargs or {}))])],
+            [self._submit(func, [(tuple(args or ()), dict(kwargs or {}))])],
             True,
             callback,
             error_callback,
@@ -407,25 +408,25 @@ class Pool:
             Exception: what the first call that failed has raised.
             ValueError: the pool is closed, or `chunksize` is below 1.
         """
-        values: list[Any] = self.starmap_async(func, iterable, chunksize).get()
+        values: list[Any] = self.starmap_async(func, iterable, chunksize=chunksize).get()
         return values
 
     def starmap_async(
         self,
         func: Callable[..., Any],
         iterable: Iterable[Iterable[Any]],
-        chunksize: int | None = None,
         callback: Any = None,
         error_callback: Any = None,
+        chunksize: int | None = None,
     ) -> AsyncResult:
         """Calls a function with the arguments in each item, without waiting.
 
         Args:
             func: called as func(*item).
             iterable: the items, which are read at once.
-            chunksize: how many items a process gets at a time; None: a quarter of its share.
             callback: called with the result, on a thread for callbacks.
             error_callback: called with the exception, on a thread for callbacks.
+            chunksize: how many items a process gets at a time; None: a quarter of its share.
 
         Returns:
             What the list of results is asked of.

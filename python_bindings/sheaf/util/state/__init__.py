@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What the cluster knows about itself: listings, summaries, and the logs of its processes."""
 
+from sheaf._internal import absent
 from sheaf.util.state.listings import (
     get_actor,
     get_job,
@@ -22,8 +23,19 @@ from sheaf.util.state.logs import get_log, list_logs
 from sheaf.util.state.rows import Row
 from sheaf.util.state.summaries import summarize_actors, summarize_objects, summarize_tasks
 
+StateApiClient = absent.a_class(
+    "util.state.StateApiClient", "list_actors() and the like of sheaf.util.state ask it"
+)
+list_runtime_envs = absent.function(
+    "util.state.list_runtime_envs", "list_workers() has the processes of each environment"
+)
+list_cluster_events = absent.function(
+    "util.state.list_cluster_events", "get_log() has the lines of a node's log"
+)
+
 __all__ = [
     "Row",
+    "StateApiClient",
     "get_actor",
     "get_job",
     "get_log",
@@ -33,11 +45,13 @@ __all__ = [
     "get_task",
     "get_worker",
     "list_actors",
+    "list_cluster_events",
     "list_jobs",
     "list_logs",
     "list_nodes",
     "list_objects",
     "list_placement_groups",
+    "list_runtime_envs",
     "list_tasks",
     "list_workers",
     "summarize_actors",

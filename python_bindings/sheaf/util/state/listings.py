@@ -33,8 +33,10 @@ def list_actors(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the actors, dead ones included.
 
@@ -43,7 +45,8 @@ def list_actors(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of actor_id, class_name, state, name, ray_namespace, node_id, pid, job_id,
@@ -77,8 +80,10 @@ def list_nodes(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the nodes, dead ones included.
 
@@ -87,7 +92,8 @@ def list_nodes(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of node_id, node_ip, node_name, state, resources_total, labels and is_head_node.
@@ -116,8 +122,10 @@ def list_placement_groups(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the placement groups.
 
@@ -126,7 +134,8 @@ def list_placement_groups(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of placement_group_id, name, state and bundles.
@@ -152,8 +161,10 @@ def list_tasks(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the calls that have not ended, those of actors too.
 
@@ -162,7 +173,8 @@ def list_tasks(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of task_id, name, func_or_class_name, state, attempt_number, job_id, actor_id,
@@ -201,8 +213,10 @@ def list_objects(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the objects that processes of the cluster own.
 
@@ -211,7 +225,8 @@ def list_objects(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of object_id, object_size (bytes), where, owner, local_references, task_references,
@@ -242,8 +257,10 @@ def list_jobs(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the drivers, past ones included.
 
@@ -252,7 +269,8 @@ def list_jobs(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of job_id, status, state, entrypoint, type, ray_namespace, driver_pid and start_time.
@@ -282,8 +300,10 @@ def list_workers(
     address: str | None = None,
     filters: Any = None,
     limit: int = 100,
+    timeout: int = 30,
     detail: bool = False,
-    **others: Any,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> list[Row]:
     """Lists the processes that run tasks and actors.
 
@@ -292,7 +312,8 @@ def list_workers(
         filters: (field, "=" or "!=", value) each; all must hold.
         limit: how many rows at most.
         detail: without effect.
-        others: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         Rows of worker_id, node_id, pid, state, job_id, running, is_alive and worker_type.
@@ -339,12 +360,15 @@ _TASK_STATES = {
 ALL = 1 << 30
 
 
-def get_actor(id: str, **others: Any) -> Row | None:
+def get_actor(
+    id: str, address: Any = None, timeout: int = 30, _explain: bool = False
+) -> Row | None:
     """Finds an actor by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_actors, or None.
@@ -355,12 +379,13 @@ def get_actor(id: str, **others: Any) -> Row | None:
     return _one(list_actors(limit=ALL), "actor_id", id)
 
 
-def get_node(id: str, **others: Any) -> Row | None:
+def get_node(id: str, address: Any = None, timeout: int = 30, _explain: bool = False) -> Row | None:
     """Finds a node by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_nodes, or None.
@@ -371,12 +396,15 @@ def get_node(id: str, **others: Any) -> Row | None:
     return _one(list_nodes(limit=ALL), "node_id", id)
 
 
-def get_placement_group(id: str, **others: Any) -> Row | None:
+def get_placement_group(
+    id: str, address: Any = None, timeout: int = 30, _explain: bool = False
+) -> Row | None:
     """Finds a placement group by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_placement_groups, or None.
@@ -387,12 +415,13 @@ def get_placement_group(id: str, **others: Any) -> Row | None:
     return _one(list_placement_groups(limit=ALL), "placement_group_id", id)
 
 
-def get_task(id: str, **others: Any) -> Row | None:
+def get_task(id: str, address: Any = None, timeout: int = 30, _explain: bool = False) -> Row | None:
     """Finds a call by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_tasks, or None: it has ended, or there was none.
@@ -403,12 +432,15 @@ def get_task(id: str, **others: Any) -> Row | None:
     return _one(list_tasks(limit=ALL), "task_id", id)
 
 
-def get_worker(id: str, **others: Any) -> Row | None:
+def get_worker(
+    id: str, address: Any = None, timeout: int = 30, _explain: bool = False
+) -> Row | None:
     """Finds a worker by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_workers, or None.
@@ -419,12 +451,13 @@ def get_worker(id: str, **others: Any) -> Row | None:
     return _one(list_workers(limit=ALL), "worker_id", id)
 
 
-def get_job(id: str, **others: Any) -> Row | None:
+def get_job(id: str, address: Any = None, timeout: int = 30, _explain: bool = False) -> Row | None:
     """Finds a job by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         Its row in list_jobs, or None.
@@ -435,12 +468,15 @@ def get_job(id: str, **others: Any) -> Row | None:
     return _one(list_jobs(limit=ALL), "job_id", id)
 
 
-def get_objects(id: str, **others: Any) -> list[Row]:
+def get_objects(
+    id: str, address: Any = None, timeout: int = 30, _explain: bool = False
+) -> list[Row]:
     """Finds an object by its id.
 
     Args:
         id: in hexadecimal digits.
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
 
     Returns:
         The rows of it in list_objects: of each process that owns or borrows it.

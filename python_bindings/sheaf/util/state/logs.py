@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,6 @@ def list_logs(
     node_ip: str | None = None,
     glob_filter: str | None = None,
     timeout: float = 30,
-    **others: Any,
 ) -> dict[str, list[str]]:
     """Lists the log files of a node.
 
@@ -31,7 +31,6 @@ def list_logs(
         node_ip: the address of the node.
         glob_filter: what names must fit, as "worker-*.err"; None: all.
         timeout: seconds that the node may take.
-        others: without effect.
 
     Returns:
         The names by what wrote them: raylet, worker, driver, other.
@@ -39,7 +38,7 @@ def list_logs(
     Raises:
         ValueError: there is no such node, or it did not answer.
     """
-    del address, others
+    del address
     names = _on_node(_names, (), node_id, node_ip, timeout)
     out: dict[str, list[str]] = {}
     for name in names:
@@ -62,7 +61,12 @@ def get_log(
     tail: int = -1,
     timeout: float = 30,
     suffix: str = "out",
-    **others: Any,
+    encoding: str | None = "utf-8",
+    errors: str | None = "strict",
+    submission_id: str | None = None,
+    attempt_number: int = 0,
+    _interval: float | None = None,
+    filter_ansi_code: bool = False,
 ) -> Iterator[str]:
     """Gives the lines of a log file: of a named one, or that of an actor, a running task or a
     worker.
@@ -80,7 +84,11 @@ def get_log(
         tail: how many of the last lines; below 0: all.
         timeout: seconds that the node may take.
         suffix: "out" or "err", of the file of a process.
-        others: without effect.
+        encoding: without effect.
+        errors: without effect.
+        submission_id: without effect.
+        attempt_number: without effect.
+        filter_ansi_code: leaves out the codes of colours.
 
     Yields:
         A line at a time, with its end.
@@ -89,7 +97,7 @@ def get_log(
         ValueError: nothing names a file, or there is no such file, process or node.
         NotImplementedError: follow.
     """
-    del address, others
+    del address
     if follow:
         raise NotImplementedError(
             "get_log(follow=True) is not in Sheaf: what workers print reaches the "
@@ -98,6 +106,8 @@ def get_log(
     if filename is None:
         node_id, filename = _file_of(actor_id, task_id, pid, suffix)
     text = _on_node(_text, (filename,), node_id, node_ip, timeout)
+    if text is not None and filter_ansi_code:
+        text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     if text is None:
         raise ValueError(
             f"there is no log {filename!r} there; list_logs(node_id=...) names those of a node"

@@ -19,11 +19,18 @@ def _summary(rows: list[Row], name: str, state: str) -> dict[str, dict[str, Any]
     return out
 
 
-def summarize_tasks(**others: Any) -> dict[str, Any]:
+def summarize_tasks(
+    address: Any = None,
+    timeout: int = 30,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> dict[str, Any]:
     """Counts the calls that have not ended, by function and state.
 
     Args:
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         {"cluster": {"summary": {function: {"state_counts": {state: number}}}, "total_tasks": ...}}
@@ -41,11 +48,18 @@ def summarize_tasks(**others: Any) -> dict[str, Any]:
     }
 
 
-def summarize_actors(**others: Any) -> dict[str, Any]:
+def summarize_actors(
+    address: Any = None,
+    timeout: int = 30,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> dict[str, Any]:
     """Counts the actors, by class and state.
 
     Args:
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         {"cluster": {"summary": {class: {"state_counts": {state: number}}}, "total_actors": ...}}
@@ -63,11 +77,18 @@ def summarize_actors(**others: Any) -> dict[str, Any]:
     }
 
 
-def summarize_objects(**others: Any) -> dict[str, Any]:
+def summarize_objects(
+    address: Any = None,
+    timeout: int = 30,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> dict[str, Any]:
     """Counts the objects and their megabytes (10^6 bytes), by the place where they are.
 
     Args:
-        others: without effect.
+        address: without effect.
+        timeout: without effect.
+        raise_on_missing_output: without effect.
 
     Returns:
         {"cluster": {"summary": {place: {"total_objects": number, "total_size_mb": megabytes}},

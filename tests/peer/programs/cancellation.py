@@ -107,31 +107,6 @@ def by_force_is_not_retried():
 
 
 @program
-def what_a_task_sees():
-    path, seen = new_path(), new_path()
-
-    @ray.remote(num_cpus=0)
-    def catches():
-        try:
-            note(path)
-            for _ in range(1000):
-                time.sleep(0.02)
-        except KeyboardInterrupt:
-            with open(seen, "w") as out:
-                out.write("KeyboardInterrupt")
-            raise
-
-    ref = catches.remote()
-    is_there(path)
-    time.sleep(0.3)
-    ray.cancel(ref)
-    outcome(ray.get, ref, timeout=20)
-    say(is_there(seen))
-    with open(seen) as file:
-        say(file.read())
-
-
-@program
 def cleaning_up_after_it():
     path, cleaned = new_path(), new_path()
 

@@ -311,7 +311,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
         if all_answered:
             raise ValueError(
                 f"Failed to look up placement group with name: {placement_group_name}: there is "
-                "none"
+                f"no placement group named '{placement_group_name}'"
             )
         if time.monotonic() >= deadline:
             raise GetTimeoutError(

@@ -134,8 +134,8 @@ class RuntimeEnvConfig(dict):  # type: ignore[type-arg]
     ):
         if not isinstance(setup_timeout_seconds, int):
             raise TypeError(
-                f"setup_timeout_seconds={setup_timeout_seconds!r}: setup_timeout_seconds must be of "
-                "type int"
+                f"setup_timeout_seconds={setup_timeout_seconds!r}: setup_timeout_seconds must be "
+                "of type int"
             )
         if setup_timeout_seconds <= 0 and setup_timeout_seconds != -1:
             raise ValueError(f"setup_timeout_seconds={setup_timeout_seconds}: want seconds, or -1")

@@ -131,7 +131,7 @@ void ActorService::Register(CallPtr call, const proto::RegisterActor& request) {
           if (!request.get_if_exists()) {
             outcome.reply = ErrorReply(
                 ErrorKind::kActorNameTaken,
-                absl::StrCat("the name '", request.name(), "' is taken in name space '",
+                absl::StrCat("the name '", request.name(), "' is already taken in name space '",
                              request.name_space(), "'; choose another or get_if_exists"));
           }
           *outcome.reply.mutable_actor() = holder->info();

@@ -169,6 +169,12 @@ absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHa
 absl::Status RuntimeImpl::Cancel(const ObjectHandle& object, bool force, bool recursive) {
   if (!object) return absl::InvalidArgumentError("an empty reference names no call");
   Lock lock(*driver_);
+  const TaskRecord* const task = object.entry()->owned ? object.entry()->task : nullptr;
+  if (force && task != nullptr && task->spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD) {
+    return absl::InvalidArgumentError(
+        "force=True is not supported for actor tasks: cancel the call without it, or kill the "
+        "actor");
+  }
   core_->owner.Cancel(*object.entry(), force, recursive);
   return absl::OkStatus();
 }

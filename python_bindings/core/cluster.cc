@@ -309,7 +309,7 @@ nb::dict Context() {
   out["job"] = runtime.job();
   out["namespace"] = runtime.name_space();
   out["gpu_ids"] = runtime.gpu_ids();
-  out["resources"] = AmountsOf(lease.resources());
+  out["resources"] = AmountsOf(lease.has_running() ? lease.running() : lease.resources());
   const proto::Strategy& strategy = ProcessStrategy();
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(strategy.group_id());
   out["group"] = strategy.group_id().empty() || !id.ok() ? "" : id->ToHex();

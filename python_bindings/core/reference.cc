@@ -68,7 +68,7 @@ PyMethodDef methods[] = {
     {"hex", Hex, METH_NOARGS, "Returns the object's id as 32 hexadecimal digits."},
     {"binary", Binary, METH_NOARGS, "Returns the object's id as 16 bytes."},
     {"is_nil", IsNil, METH_NOARGS, "Returns whether it names no object."},
-    {"task_id", TaskIdOf, METH_NOARGS,
+    {"_task_hex", TaskIdOf, METH_NOARGS,
      "Returns the id of the task that makes the object, as 32 hexadecimal digits."},
     {"future", Future, METH_NOARGS,
      "Returns a concurrent.futures.Future that ends with the object's value, or its error."},

@@ -161,7 +161,7 @@ class Handle:
 
     @property
     def _actor_id(self) -> ActorID:
-        return ActorID(self._ref.task_id())
+        return ActorID(self._ref._task_hex())
 
     def __hash__(self) -> int:
         return hash(self._ref)
@@ -212,7 +212,7 @@ class ActorHandle(Handle, ray_attributes.OfHandle):
         return ["__init__", *self._info.methods, *BUILT_IN]
 
     def __repr__(self) -> str:
-        return f"Actor({self._info.name}, {self._ref.task_id()})"
+        return f"Actor({self._info.name}, {self._ref._task_hex()})"
 
     def _repr_html_(self) -> str:
         from sheaf._internal import notebook  # For notebooks alone.

@@ -316,7 +316,7 @@ class CppActorHandle(Handle):
         return made
 
     def __repr__(self) -> str:
-        return f"Actor({self._class_name}, {self._ref.task_id()})"
+        return f"Actor({self._class_name}, {self._ref._task_hex()})"
 
     def __reduce__(self) -> Any:
         return CppActorHandle, (self._ref, self._class_name)

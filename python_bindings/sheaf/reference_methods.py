@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sheaf import _core
 from sheaf._core import ObjectRef
-from sheaf.ids import JobID
+from sheaf.ids import JobID, TaskID
 from sheaf.object_ref import asyncio_future_of
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
@@ -18,6 +18,11 @@ def as_future(self: ObjectRef[Any], _internal: bool = False) -> asyncio.Future[A
     """Returns a future of the running event loop that ends with the object's value, or its
     error."""
     return asyncio_future_of(self)
+
+
+def task_id(self: ObjectRef[Any]) -> TaskID:
+    """Returns the id of the task that makes the object."""
+    return TaskID(self._task_hex())
 
 
 def job_id(self: ObjectRef[Any]) -> Any:
@@ -79,7 +84,15 @@ def nil(cls: type) -> Any:
 def add() -> None:
     """Gives ObjectRef these methods."""
     kind: Any = ObjectRef
-    for method in (as_future, job_id, call_site, owner_address, tensor_transport, redis_shard_hash):
+    for method in (
+        as_future,
+        task_id,
+        job_id,
+        call_site,
+        owner_address,
+        tensor_transport,
+        redis_shard_hash,
+    ):
         setattr(kind, method.__name__, method)
     for of_class in (size, from_hex, from_binary, from_random, nil):
         setattr(kind, of_class.__name__, classmethod(of_class))

@@ -86,6 +86,8 @@ SCENARIO("a worker whose template dies just after the fork runs on") {
   const ProcessId next = fixture.StartSlowly(1, [&] {  // The template's report lies unread.
     REQUIRE(kill(template_pid, SIGCONT) == 0);
     fixture.AwaitOutput(forked, "parent");
+    // It has sent its report, and waits for the next request.
+    REQUIRE(WaitUntil(10 * kSecond, [&] { return ReadProcStat(template_pid)->state == 'S'; }));
     REQUIRE(kill(template_pid, SIGKILL) == 0);
     REQUIRE(WaitUntil(10 * kSecond, [&] { return StartTicks(template_pid) == 0; }));
   });

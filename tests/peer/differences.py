@@ -10,6 +10,9 @@ class Difference(NamedTuple):
     lines: list  # What Sheaf says.
 
 
+# Bugs: they differ, and are not mended yet. What becomes equal must leave this list.
+OPEN: frozenset[str] = frozenset([])
+
 KNOWN: dict[str, Difference] = {
     "actor_options.wrong_values_for_the_method_decorator": Difference(
         "Wrong values of options of methods are refused where they are written.",

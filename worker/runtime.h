@@ -27,6 +27,8 @@
 
 namespace sheaf {
 
+struct NestedReference;  // worker/wire.h
+
 // The bytes of a ready object, pinned while `keep` or the handle lives, or its error.
 struct ObjectView {
   std::string_view bytes;
@@ -100,6 +102,8 @@ class Execution {
                                     std::span<const ObjectHandle> nested = {}) = 0;
   // The call failed. `retriable`: user error that the template's retry rule covers.
   virtual void Fail(Error error, bool retriable) = 0;
+  // Its results from `first` on are the error; those before it stay.
+  virtual void FailFrom(size_t first, Error error) = 0;
   // One item of a streaming generator. Waits while too many are unconsumed. kCancelled: no more
   // are wanted, as the consumer is gone, cancelled, or has the others from an earlier run.
   virtual absl::Status Yield(std::string_view bytes, std::span<const ObjectHandle> nested = {}) = 0;
@@ -216,8 +220,13 @@ class Runtime {
   // thread, so it neither waits nor calls the runtime.
   virtual void SignalReady(const ObjectHandle& object, std::function<void()> signal) = 0;
   // The handle for an id found inside a value that this process got. kNotFound: it got no such
-  // reference.
-  virtual absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) = 0;
+  // reference. `borrows`: it came in another way, from somebody who called Outgoing and holds the
+  // object meanwhile.
+  virtual absl::StatusOr<ObjectHandle> HandleFor(ObjectId id, bool borrows = false) = 0;
+  // What travels of references that leave this process outside of calls and values: their values
+  // are in the store from here on, or will be. The caller holds the handles for as long as somebody
+  // may come with one.
+  virtual std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> objects) = 0;
 
   // Tasks. `spec.number` is assigned here. kInvalidArgument: a part of it is too large to be sent
   // to all who must know it (worker/limits.h).

@@ -69,7 +69,7 @@ class RuntimeImpl final : public Runtime,
   bool IsReady(const ObjectHandle& object) override;
   void OnReady(const ObjectHandle& object, std::function<void()> callback) override;
   void SignalReady(const ObjectHandle& object, std::function<void()> signal) override;
-  absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) override;
+  absl::StatusOr<ObjectHandle> HandleFor(ObjectId id, bool borrows) override;
   absl::StatusOr<TemplateHandle> MakeTemplate(proto::TaskTemplate spec) override;
   absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task,
                                                    ArgumentList&& arguments) override;

@@ -232,9 +232,10 @@ void RuntimeImpl::SignalReady(const ObjectHandle& object, std::function<void()> 
                                  [signal = std::move(signal)](ObjectEntry&) { signal(); });
 }
 
-absl::StatusOr<ObjectHandle> RuntimeImpl::HandleFor(ObjectId id) {
+absl::StatusOr<ObjectHandle> RuntimeImpl::HandleFor(ObjectId id, bool borrows) {
   Lock lock(*driver_);
-  ObjectEntry* entry = core_->owner.references.Find(id);
+  ReferenceTable& references = core_->owner.references;
+  ObjectEntry* entry = borrows ? references.Incoming({id, {}}) : references.Find(id);
   if (entry == nullptr) {
     return absl::NotFoundError(
         absl::StrCat("no reference to ", id.ToHex(), " came to this process"));

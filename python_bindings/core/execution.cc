@@ -15,6 +15,7 @@ namespace {
 PythonFunction describe_failure("sheaf._worker.errors", "describe_failure");
 PythonFunction execution_here("sheaf._worker.async_actor", "execution_here");
 PythonFunction wrong_count("sheaf._worker.errors", "wrong_count");
+PythonFunction too_few_items("sheaf._worker.errors", "too_few_items");
 
 void FailPlainly(Execution& execution, ErrorKind kind, std::string message) {
   execution.Fail({kind, std::move(message), {}}, false);
@@ -61,9 +62,25 @@ bool ReturnOne(Execution& execution, size_t index, PyObject* result) {
   return stored.ok();
 }
 
+// What a generator yielded before it raised, or ended too early, stays.
+void ReturnItems(Execution& execution, PyObject* iterator, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const Owned item = Owned::Steal(PyIter_Next(iterator));
+    if (!item) {
+      if (PyErr_Occurred() == nullptr) {
+        const Owned given = Owned::Steal(PyLong_FromSize_t(i));
+        const Owned wanted = Owned::Steal(PyLong_FromSize_t(count));
+        const Owned raised = Owned::Steal(too_few_items(given.get(), wanted.get()));  // Raises.
+      }
+      return FailWithException(execution, i);
+    }
+    if (!ReturnOne(execution, i, item.get())) return;
+  }
+}
+
 void ReturnSeveral(Execution& execution, PyObject* result, size_t count) {
+  if (PyIter_Check(result) != 0) return ReturnItems(execution, result, count);
   const Owned items = Owned::Steal(PySequence_List(result));
-  if (!items && PyIter_Check(result) != 0) return FailWithException(execution);  // It raised.
   if (!items || static_cast<size_t>(PyList_Size(items.get())) != count) {
     PyErr_Clear();
     const Owned number = Owned::Steal(PyLong_FromSize_t(count));
@@ -293,7 +310,7 @@ bool YieldItem(Execution& execution, PyObject* item, bool* wanted) {
   return false;
 }
 
-void FailWithException(Execution& execution) {
+void FailWithException(Execution& execution, size_t first) {
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
@@ -326,9 +343,10 @@ void FailWithException(Execution& execution) {
         execution, known,
         std::string(execution.name()).append(" failed with an exception that cannot be described"));
   }
-  execution.Fail({static_cast<ErrorKind>(kind), std::string(words, static_cast<size_t>(words_size)),
-                  std::string(payload, static_cast<size_t>(payload_size))},
-                 retriable != 0);
+  Error error{static_cast<ErrorKind>(kind), std::string(words, static_cast<size_t>(words_size)),
+              std::string(payload, static_cast<size_t>(payload_size))};
+  if (first == 0 || retriable != 0) return execution.Fail(std::move(error), retriable != 0);
+  execution.FailFrom(first, std::move(error));
 }
 
 PyObject* NewExecutionObject(std::shared_ptr<Execution> execution) {

@@ -22,8 +22,8 @@ bool DecodeArguments(const Execution& execution, CallArguments* out);
 // Ends the call with what the function gave: one value, several for num_returns above 1, or the
 // items of a generator. Whatever goes wrong becomes the call's failure.
 void ReturnResult(Execution& execution, PyObject* result);
-// Ends the call with the exception that is set, and clears it.
-void FailWithException(Execution& execution);
+// Ends the call, or its results from `first` on, with the exception that is set, and clears it.
+void FailWithException(Execution& execution, size_t first = 0);
 
 // One item of a streaming call. False: an exception is set. *wanted: somebody takes more.
 bool YieldItem(Execution& execution, PyObject* item, bool* wanted);

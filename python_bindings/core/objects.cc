@@ -11,6 +11,7 @@
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/reference.h"
 #include "python_bindings/core/template.h"
+#include "worker/wire.h"
 
 namespace sheaf::python {
 namespace {
@@ -227,6 +228,37 @@ PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return NewReference(**std::move(item));
 }
 
+// lend(reference): its id, which may travel outside of calls and values (borrow). Whoever sends it
+// keeps the reference.
+PyObject* Lend(PyObject*, PyObject* reference) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr || !IsCurrent(reference)) return nullptr;
+  const ObjectHandle handle = HandleOf(reference);
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    (void)runtime->Outgoing({&handle, 1});
+  }
+  return NewBytes(handle.id().Binary());
+}
+
+// borrow(id): the reference that somebody has lent.
+PyObject* Borrow(PyObject*, PyObject* bytes) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  if (PyBytes_Check(bytes) == 0 ||
+      PyBytes_Size(bytes) != static_cast<Py_ssize_t>(sizeof(ObjectId))) {
+    return PyErr_Format(PyExc_TypeError, "borrow(id): want %zu bytes, got %R", sizeof(ObjectId),
+                        bytes);
+  }
+  const absl::StatusOr<ObjectId> id =
+      ObjectId::FromBinary({PyBytes_AsString(bytes), static_cast<size_t>(PyBytes_Size(bytes))});
+  if (!id.ok()) return RaiseStatus(id.status(), ErrorKind::kSystem);
+  absl::StatusOr<ObjectHandle> handle = runtime->HandleFor(*id, true);
+  if (!handle.ok()) return RaiseStatus(handle.status(), ErrorKind::kObjectLost);
+  return NewReference(*std::move(handle));
+}
+
 PyObject* IsReady(PyObject*, PyObject* reference) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
@@ -369,6 +401,8 @@ PyMethodDef object_functions[] = {
     {"put", Fast(Put), METH_FASTCALL | METH_KEYWORDS, kPutHelp},
     {"wait_ready", Fast(Wait), METH_FASTCALL, nullptr},
     {"next_item", Fast(NextItem), METH_FASTCALL, nullptr},
+    {"lend", Lend, METH_O, nullptr},
+    {"borrow", Borrow, METH_O, nullptr},
     {"is_ready", IsReady, METH_O, nullptr},
     {"on_ready", Fast(OnReady), METH_FASTCALL, nullptr},
     {"cancel", Fast(Cancel), METH_FASTCALL, nullptr},

@@ -15,6 +15,7 @@ namespace {
 
 PythonFunction await_reference("sheaf.object_ref", "await_reference");
 PythonFunction future_of("sheaf.object_ref", "future_of");
+PythonFunction reduce_reference("sheaf._internal.lent_references", "reduce_reference");
 PythonFunction in_html("sheaf._internal.notebook", "reference");
 
 PyObject* NewByUser(PyTypeObject*, PyObject*, PyObject*) {
@@ -56,13 +57,9 @@ PyObject* Await(PyObject* self) { return await_reference(self); }
 PyObject* Future(PyObject* self, PyObject*) { return future_of(self); }
 PyObject* InHtml(PyObject* self, PyObject*) { return in_html(self); }
 PyObject* ClassItem(PyObject* type, PyObject*) { return Owned::Borrow(type).Release(); }
-PyObject* Reduce(PyObject*, PyObject*) {
-  PyErr_SetString(PyExc_TypeError,
-                  "an ObjectRef can be pickled only as part of an argument, a result or a put "
-                  "value: pass it to a task, or "
-                  "pickle sheaf.get(ref)");
-  return nullptr;
-}
+// Outside of arguments, results and put values, whose pickler takes references itself.
+PyObject* Reduce(PyObject* self, PyObject*) { return reduce_reference(self); }
+PyObject* Same(PyObject* self, PyObject*) { return Owned::Borrow(self).Release(); }
 
 PyMethodDef methods[] = {
     {"hex", Hex, METH_NOARGS, "Returns the object's id as 32 hexadecimal digits."},
@@ -74,6 +71,8 @@ PyMethodDef methods[] = {
      "Returns a concurrent.futures.Future that ends with the object's value, or its error."},
     {"_repr_html_", InHtml, METH_NOARGS, "How it looks in a notebook."},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
+    {"__copy__", Same, METH_NOARGS, nullptr},
+    {"__deepcopy__", Same, METH_O, nullptr},
     {"__class_getitem__", ClassItem, METH_O | METH_CLASS,
      "ObjectRef[int] is ObjectRef, for annotations."},
     {}};

@@ -285,6 +285,10 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     if _core.is_initialized():
         _let_output_arrive()
     _core.shutdown()
+    if "sheaf._internal.lent_references" in sys.modules:
+        from sheaf._internal import lent_references  # It is there: references were pickled.
+
+        lent_references.forget()
     if "sheaf._internal.log_lines" in sys.modules:
         from sheaf._internal import log_lines  # It is there: lines were printed.
 

@@ -234,6 +234,15 @@ void CallExecution::Fail(Error error, bool retriable) {
   returned_nested_.clear();
 }
 
+void CallExecution::FailFrom(size_t first, Error error) {
+  if (first == 0) return Fail(std::move(error), false);
+  CutError(&error);
+  ReturnHead head{};
+  head.kind = ReturnKind::kError;
+  const std::string text = EncodeError(error);
+  for (size_t i = first; i < spec_->num_returns(); ++i) EncodeReturn(ReturnAt(i), head, text, {});
+}
+
 bool CallExecution::HasRoom() const {
   const int64_t bound = spec_->max_unconsumed();
   return stream_stopped.load(std::memory_order_relaxed) || cancelled() || bound <= 0 ||

@@ -87,6 +87,7 @@ class CallExecution final : public Execution {
   absl::Status ReturnBuffer(size_t index, MutableBuffer buffer,
                             std::span<const ObjectHandle> nested) override;
   void Fail(Error error, bool retriable) override;
+  void FailFrom(size_t first, Error error) override;
   absl::Status Yield(std::string_view bytes, std::span<const ObjectHandle> nested) override;
   bool cancelled() const override { return cancel_requested.load(std::memory_order_relaxed); }
 

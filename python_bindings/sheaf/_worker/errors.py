@@ -174,7 +174,14 @@ def wrong_count(result: Any, items: list[Any] | None, count: int) -> None:
             f"num_returns={count}, and the function returned a {type(result).__name__}: return a "
             f"tuple or list of {count}"
         )
-    what = (
-        "the generator must yield" if hasattr(result, "__next__") else "return a tuple or list of"
+    raise ValueError(
+        f"Task returned {len(items)} objects, but num_returns={count}: return a tuple or list of "
+        f"{count}"
     )
-    raise ValueError(f"Task returned {len(items)} objects, but num_returns={count}: {what} {count}")
+
+
+def too_few_items(given: int, count: int) -> None:
+    """Raises what the results are that a generator has not yielded."""
+    raise ValueError(
+        f"Task returned {given} objects, but num_returns={count}: the generator must yield {count}"
+    )

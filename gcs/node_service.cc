@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "gcs/reply.h"
 #include "gcs/row_key.h"
+#include "scheduling/cluster_view.h"
 
 namespace sheaf {
 namespace {
@@ -115,6 +116,7 @@ void NodeService::Register(CallPtr call, const proto::RegisterNode& request,
     *info.mutable_total() = request.total();
     *info.mutable_available() = request.total();
     *info.mutable_labels() = request.labels();
+    (*info.mutable_labels())[kNodeIdLabel] = NodeIdText(info.node());
     info.set_start_time_unix_s(request.start_time_unix_s());
     registered->set_node(info.node());
     outcome.writes = {{Table::kMeta, kLastNumberKey, RowKey(last_number_)},

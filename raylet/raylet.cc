@@ -23,6 +23,7 @@ RayletOptions Filled(RayletOptions options) {
   if (options.workers.cpus <= 0) {
     options.workers.cpus = static_cast<int>(options.totals.cpu() / kUnit);
   }
+  options.labels[kNodeIdLabel] = NodeIdText(options.node);
   return options;
 }
 

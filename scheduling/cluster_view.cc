@@ -8,6 +8,10 @@
 
 namespace sheaf {
 
+std::string NodeIdText(NodeNumber node) {
+  return absl::StrCat(std::string(40, '0'), absl::Hex(node, absl::kZeroPad16));
+}
+
 bool LabelSelector::Matches(const Labels& labels) const {
   return std::all_of(terms.begin(), terms.end(), [&](const LabelTerm& term) {
     const auto it = labels.find(term.key);

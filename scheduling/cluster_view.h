@@ -19,6 +19,9 @@
 namespace sheaf {
 
 using Labels = absl::btree_map<std::string, std::string>;
+// A label that each node has, by which programs place work on it: NodeIdText of its number.
+inline constexpr char kNodeIdLabel[] = "ray.io/node-id";
+std::string NodeIdText(NodeNumber node);  // 56 hexadecimal digits.
 
 // One label must be one of `values`, or (negated) none of them. An absent label satisfies only
 // negated terms.

@@ -15,7 +15,7 @@ namespace {
 
 PythonFunction await_reference("sheaf.object_ref", "await_reference");
 PythonFunction future_of("sheaf.object_ref", "future_of");
-PythonFunction reduce_reference("sheaf._internal.lent_references", "reduce_reference");
+PythonFunction reduce_reference("sheaf.lent_references", "reduce_reference");
 PythonFunction in_html("sheaf._internal.notebook", "reference");
 
 PyObject* NewByUser(PyTypeObject*, PyObject*, PyObject*) {
@@ -47,7 +47,7 @@ PyObject* Compare(PyObject* self, PyObject* other, int operation) {
 }
 
 PyObject* Hex(PyObject* self, PyObject*) { return NewText(HandleOf(self).id().ToHex()); }
-PyObject* Binary(PyObject* self, PyObject*) { return NewBytes(HandleOf(self).id().Binary()); }
+PyObject* InMemory(PyObject* self, PyObject*) { return NewBytes(HandleOf(self).id().Binary()); }
 PyObject* Repr(PyObject* self) { return NewText("ObjectRef(" + HandleOf(self).id().ToHex() + ")"); }
 PyObject* IsNil(PyObject* self, PyObject*) { return PyBool_FromLong(!HandleOf(self)); }
 PyObject* TaskIdOf(PyObject* self, PyObject*) {
@@ -63,7 +63,7 @@ PyObject* Same(PyObject* self, PyObject*) { return Owned::Borrow(self).Release()
 
 PyMethodDef methods[] = {
     {"hex", Hex, METH_NOARGS, "Returns the object's id as 32 hexadecimal digits."},
-    {"binary", Binary, METH_NOARGS, "Returns the object's id as 16 bytes."},
+    {"_in_memory", InMemory, METH_NOARGS, "Returns the id's bytes as they lie in memory."},
     {"is_nil", IsNil, METH_NOARGS, "Returns whether it names no object."},
     {"_task_hex", TaskIdOf, METH_NOARGS,
      "Returns the id of the task that makes the object, as 32 hexadecimal digits."},

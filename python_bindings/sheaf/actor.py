@@ -450,6 +450,8 @@ def method(*args: Any, **given: Any) -> Any:
             "The @ray.method decorator must be applied using no arguments, or options by name, as "
             f"@method(num_returns=2); got {args!r}"
         )
+    if "name" in given:
+        raise AssertionError("method has no option name: give it to a call, by .options(name=...)")
     _check_method(given, AssertionError)
 
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -285,8 +285,8 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     if _core.is_initialized():
         _let_output_arrive()
     _core.shutdown()
-    if "sheaf._internal.lent_references" in sys.modules:
-        from sheaf._internal import lent_references  # It is there: references were pickled.
+    if "sheaf.lent_references" in sys.modules:
+        from sheaf import lent_references  # It is there: references were pickled.
 
         lent_references.forget()
     if "sheaf._internal.log_lines" in sys.modules:

@@ -25,6 +25,26 @@ def task_id(self: ObjectRef[Any]) -> TaskID:
     return TaskID(self._task_hex())
 
 
+def binary(self: ObjectRef[Any]) -> bytes:
+    """Returns the object's id as 16 bytes: those of hex()."""
+    return bytes.fromhex(self.hex())
+
+
+def _on_completed(self: ObjectRef[Any], py_callback: Any) -> ObjectRef[Any]:
+    """Calls `py_callback` with the value, or with the exception, once, when it is there, on a
+    thread of its own. Returns the reference."""
+
+    def call() -> None:
+        try:
+            value = _core.get(self)
+        except Exception as error:
+            value = error
+        py_callback(value)
+
+    _core.on_ready(self, call)
+    return self
+
+
 def job_id(self: ObjectRef[Any]) -> Any:
     """Returns the job of this process, which the object belongs to."""
     return JobID.from_int(_core.context()["job"])
@@ -87,6 +107,8 @@ def add() -> None:
     for method in (
         as_future,
         task_id,
+        binary,
+        _on_completed,
         job_id,
         call_site,
         owner_address,

@@ -78,8 +78,8 @@ def _resources(name: str, value: Any) -> None:
         if resource in ("CPU", "GPU", "memory"):
             instead = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}[resource]
             raise ValueError(
-                f"Use the 'num_cpus' and 'num_gpus' keyword: resources={value!r}: use "
-                f"{instead}={amount!r} for {resource}"
+                f"Use the 'num_cpus' and 'num_gpus' keyword instead of 'CPU' and 'GPU': "
+                f"resources={value!r}: use {instead}={amount!r} for {resource}"
             )
         option = f"resources[{resource!r}]"
         if not isinstance(amount, (int, float)):

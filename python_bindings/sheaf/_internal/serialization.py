@@ -65,7 +65,7 @@ def _make_pickler() -> type:
             kind = type(obj)
             if kind is _core.ObjectRef:
                 self.references.append(obj)
-                return _core.nested_reference, (len(self.references) - 1, obj.binary())
+                return _core.nested_reference, (len(self.references) - 1, obj._in_memory())
             if _custom and kind in _custom:
                 serializer, deserializer = _custom[kind]
                 return deserializer, (serializer(obj),)

@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "base/resources.h"
 #include "python_bindings/core/execution.h"
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/timeline.h"
@@ -20,6 +22,7 @@ constexpr size_t kMostFunctionBytes = 64 << 20;
 PythonFunction load_function("sheaf._worker.functions", "load_function");
 PythonFunction method_of("sheaf._worker.functions", "method_of");
 PythonFunction show_gpus("sheaf._worker.functions", "show_gpus");
+PythonFunction show_threads("sheaf._worker.functions", "show_threads");
 PythonFunction construct_async("sheaf._worker.async_actor", "construct");
 PythonFunction leave_process("sheaf._worker.main", "leave_process");
 PythonFunction run_exit_functions("sheaf._worker.main", "run_exit_functions");
@@ -189,6 +192,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
   if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) {
     ShowGpus(spec);
+    ShowThreads(spec);
     SetProcessStrategy(spec.lease().strategy());
   }
   Owned result;
@@ -302,6 +306,20 @@ void PythonHandler::ShowGpus(const proto::TaskTemplate& spec) {
     PyList_Append(list.get(), number.get());
   }
   if (!Owned::Steal(show_gpus(list.get()))) PyErr_Clear();
+}
+
+// As many threads as CPUs, for the libraries that start some of their own accord.
+void PythonHandler::ShowThreads(const proto::TaskTemplate& spec) {
+  if (&spec == threads_of_) return;
+  threads_of_ = &spec;
+  const proto::LeaseSpec& lease = spec.lease();
+  const proto::Resources& held = lease.has_running() ? lease.running() : lease.resources();
+  const auto found = held.amounts().find("CPU");
+  const int64_t cpus = found == held.amounts().end() ? 0 : found->second / kUnit;
+  const int64_t threads = std::max<int64_t>(cpus, 1);
+  if (threads == std::exchange(threads_, threads)) return;
+  const Owned number = Owned::Steal(PyLong_FromLongLong(threads));
+  if (!Owned::Steal(show_threads(number.get()))) PyErr_Clear();
 }
 
 // A task on the main thread is interrupted as Ctrl-C would: SIGINT ends a sleep or a read, and its

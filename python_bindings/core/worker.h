@@ -36,6 +36,7 @@ class PythonHandler final : public TaskHandler {
   void Run(std::shared_ptr<Execution> execution);
   PyObject* Prepare(std::shared_ptr<Execution> execution);
   void ShowGpus(const proto::TaskTemplate& spec);
+  void ShowThreads(const proto::TaskTemplate& spec);
   void ExitActor(std::shared_ptr<Execution> execution);
 
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
@@ -51,8 +52,10 @@ class PythonHandler final : public TaskHandler {
   size_t loaded_bytes_ = 0;
   std::string last_key_;
   Owned last_;
-  Owned instance_;       // The actor.
-  bool exited_ = false;  // exit_actor was called: no further call runs.
+  Owned instance_;                                   // The actor.
+  bool exited_ = false;                              // exit_actor was called: no further call runs.
+  const proto::TaskTemplate* threads_of_ = nullptr;  // Whose CPUs libraries see as threads,
+  int64_t threads_ = 1;                              // and how many.
 };
 
 }  // namespace sheaf::python

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 from sheaf import _core
 from sheaf._core import ObjectRef
 from sheaf.ids import node_id
@@ -67,9 +69,20 @@ def nodes() -> list[dict[str, Any]]:
     return rows
 
 
+_forked = False
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
 def _need_session() -> None:
     """These questions start no node."""
-    if not _core.is_initialized():
+    if not _core.is_initialized() and not _forked:  # A child is told that it is one.
         from sheaf.exceptions import RaySystemError  # For those who ask too early.
 
         raise RaySystemError("Ray has not been started yet: call sheaf.init() first")

@@ -154,7 +154,9 @@ class Cluster:
             AssertionError: the cluster has no head, or this was called already.
         """
         assert self.address is not None, "this cluster has no node yet; call add_node first"
-        assert not self.connected, "this process has joined the cluster already"
+        assert not (self.connected and sheaf.is_initialized()), (
+            "this process has joined the cluster already"
+        )
         sheaf.init(address=self.address, namespace=namespace, ignore_reinit_error=True)
         self.connected = True
 

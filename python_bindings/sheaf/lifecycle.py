@@ -69,8 +69,8 @@ class Context(Mapping):  # type: ignore[type-arg]
             "object_store_address": session,
             "raylet_socket_name": session,
             "redis_address": None,
-            "metrics_export_port": None,
-            "dashboard_agent_listen_port": None,
+            "metrics_export_port": 0,
+            "dashboard_agent_listen_port": 0,
         }
         self.dashboard_url = ""
         self.python_version = sys.version.split()[0]

@@ -111,12 +111,9 @@ class RuntimeContext:
         return ActorHandle(_core.own_actor(), actor_class.own)
 
     def is_canceled(self) -> bool:
-        """Returns whether the running call was cancelled. RuntimeError: in a driver, or in an async
-        actor, whose coroutines get asyncio.CancelledError."""
+        """Returns whether the running call was cancelled. RuntimeError: in a driver."""
         if not _core.is_worker():
             raise RuntimeError(_WORKERS_ONLY)
-        if actor_class.own is not None and actor_class.own.is_async:
-            raise RuntimeError("is_canceled: This method is not supported in an async actor.")
         return _core.cancel_requested()
 
     def get_node_labels(self) -> dict[str, str]:

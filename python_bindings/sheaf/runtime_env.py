@@ -167,7 +167,7 @@ class RuntimeEnv(Fields):
         """
         import json
 
-        return cls(**json.loads(serialized_runtime_env))
+        return cls(_validate=False, **json.loads(serialized_runtime_env))
 
 
 class Plan:

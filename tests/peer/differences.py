@@ -11,7 +11,28 @@ class Difference(NamedTuple):
 
 
 # Bugs: they differ, and are not mended yet. What becomes equal must leave this list.
-OPEN: frozenset[str] = frozenset([])
+OPEN: frozenset[str] = frozenset(
+    [
+        "actor_ends.ends_of_the_last_handle",
+        "actor_ends.the_last_handle",
+        "cancellation.calls_that_ask_whether_they_are_cancelled",
+        "cancellation.running_calls_of_actors",
+        "clusters.actors_of_a_dead_node",
+        "clusters.objects_of_a_dead_node",
+        "concurrency.async_actors_do_not_wait_for_arguments_of_others",
+        "concurrency.out_of_order_execution",
+        "contexts.ids_of_a_task",
+        "generators.generators_that_return_others",
+        "object_refs.ids_are_of_different_classes",
+        "object_refs.nil_and_random_references",
+        "object_refs.references_made_of_bytes",
+        "placement_groups.the_table_of_all",
+        "runtime_envs.variables_use_others",
+        "strategies.affinity_to_a_small_node",
+        "strategies.wrong_label_selectors",
+        "tasks.the_title_of_the_process",
+    ]
+)
 
 KNOWN: dict[str, Difference] = {
     "actor_options.wrong_values_for_the_method_decorator": Difference(
@@ -194,5 +215,14 @@ KNOWN: dict[str, Difference] = {
     "tasks.callable_objects": Difference(
         "Builtins and callable objects may be remote, too.",
         ["returns RemoteFunction(functools.partial)", "returns RemoteFunction(builtins.print)"],
+    ),
+    "contexts.cancelled_or_not": Difference(
+        "A call of an async actor may ask, too, whether it was cancelled.",
+        [
+            "raises RuntimeError <RuntimeError>; 'only available when the process is a worker': yes",
+            "False",
+            "False",
+            "returns False",
+        ],
     ),
 }

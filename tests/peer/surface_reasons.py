@@ -31,7 +31,6 @@ REASONS: dict[str, str] = {
     "private names ray._raylet.ObjectRef": "ObjectRef is no id, and derives from none.",
     "ray _config": "Ray's settings of the system: Sheaf has other ones (`sheaf start --help`).",
     "private names ray._config": "Ray's settings of the system: Sheaf has other ones (`sheaf start --help`).",
-    "ray data": _NO_LIBRARY,
     "*workflow": _NO_LIBRARY,
     "*widgets*": "How things look in notebooks is in their _repr_html_.",
     "ray get": "`object_refs` is given by place, and there is one way through the object store.",
@@ -42,14 +41,12 @@ REASONS: dict[str, str] = {
     "private names ray*worker.init": "logging_level is None by default: Sheaf's loggers are left as they are.",
     "ray.actor ActorClass.remote": "`remote` is an attribute that is called: it has the class's signature.",
     "* STREAMING_GENERATOR_RETURN": _INNER,
-    "ray.actor ActorClassInheritanceException": "A class that derives from an actor class is refused by Python's own TypeError.",
     # --- exceptions ---
     "ray.exceptions RayError.*bytes": "Errors travel as pickles: there is no form of protobuf.",
     "ray.exceptions RayError.from_ray_exception": "Errors travel as pickles: there is no form of protobuf.",
     "ray.exceptions PYTHON": _INNER,
     "ray.exceptions RAY_EXCEPTION_TYPES": _INNER,
     "ray.exceptions CrossLanguageError": "Its fields are language, function_name, cause_type and cause_message.",
-    "a TaskCancelledError cause": "A call that was cancelled ends in TaskCancelledError itself, not wrapped.",
     # --- environments ---
     "ray.runtime_env RuntimeEnv.conda_*": _NO_ENVIRONMENT,
     "ray.runtime_env RuntimeEnv.*_uri": _NO_ENVIRONMENT,

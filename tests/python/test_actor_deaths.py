@@ -162,5 +162,5 @@ def test_an_actor_has_a_handle_of_itself():
     assert sheaf.get(child.call_home.remote(), timeout=WAIT_S) == ["hello"]
     del parent  # The child's handle keeps it.
     assert sheaf.get(child.call_home.remote(), timeout=WAIT_S) == ["hello", "hello"]
-    with pytest.raises(RuntimeError, match="in a method of an actor"):
+    with pytest.raises(RuntimeError, match="only available in an actor"):
         sheaf.get_runtime_context().current_actor

@@ -90,12 +90,17 @@ def test_a_generator_gives_several_results():
             raise KeyError("five")
 
     assert sheaf.get(count_to.remote(2)) == [0, 1]
+    assert sheaf.get(count_to.remote(3)) == [0, 1]
+    first, second = count_to.remote(1)
+    assert sheaf.get(first) == 0
     with pytest.raises(
-        ValueError, match="Task returned 3 objects, but num_returns=2: the generator must yield 2"
+        ValueError, match="Task returned 1 objects, but num_returns=2: the generator must yield 2"
     ):
-        sheaf.get(count_to.remote(3))
+        sheaf.get(second)
+    *first, last = count_to.options(num_returns=6).remote(5)
+    assert sheaf.get(first) == [0, 1, 2, 3, 4]
     with pytest.raises(KeyError, match="five"):
-        sheaf.get(count_to.remote(5))
+        sheaf.get(last)
 
 
 def test_a_function_may_call_itself():
@@ -180,9 +185,11 @@ def test_wait_refuses_what_is_no_list_of_references(refs, kind):
 
 
 def test_get_takes_references_only():
-    for wrong in ("text", 3, [sheaf.put(1), 2]):
+    for wrong in ("text", 3):
         with pytest.raises(ValueError, match="get takes an ObjectRef"):
             sheaf.get(wrong)
+    with pytest.raises(TypeError, match="get takes an ObjectRef or a list of them; item 1 is 2"):
+        sheaf.get([sheaf.put(1), 2])
     with pytest.raises(ValueError, match="timeout=-1"):
         sheaf.get(sheaf.put(1), timeout=-1)
     with pytest.raises(TypeError, match="timeout='1': want a number of seconds"):

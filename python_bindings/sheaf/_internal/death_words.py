@@ -32,7 +32,7 @@ def of_actor(message: str, in_creation: bool) -> tuple[str, str | None]:
     elif ended:
         because = next((ray for own, ray in _BECAUSE if ended[2].startswith(own)), ended[2])
         message = (
-            f"The actor died unexpectedly before finishing this task: {message}.\n"
-            f"The actor is dead because {because}."
+            f"The actor died unexpectedly before finishing this task. The actor is dead because "
+            f"{because}.\n{message}"
         )
     return message, found[1] if found else None

@@ -134,6 +134,19 @@ _BUILT_IN: dict[str, Callable[..., Any]] = {
 }
 
 
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_shown_threads: str | None = None
+
+
+def show_threads(number: int) -> None:
+    """Lets libraries start as many threads as the call has CPUs, unless the user says how many."""
+    global _shown_threads
+    for variable in _THREADS:
+        if os.environ.get(variable) == _shown_threads:  # At first: it is not set.
+            os.environ[variable] = str(number)
+    _shown_threads = str(number)
+
+
 def show_gpus(ids: list[int]) -> None:
     """Lets libraries see the GPUs of the lease, and no others."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, ids))

@@ -13,6 +13,7 @@ from typing import Any
 
 from sheaf import _core, runtime_env
 from sheaf._internal import actor_class
+from sheaf._worker import functions
 
 
 def main(start: dict[str, Any]) -> None:
@@ -54,8 +55,7 @@ def _preload(names: list[str]) -> None:
     import sheaf._internal.serialization  # noqa: F401
     import sheaf._worker.errors  # noqa: F401
 
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(variable, "1")
+    functions.show_threads(1)
     for name in names:
         try:
             importlib.import_module(name)

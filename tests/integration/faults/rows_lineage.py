@@ -136,15 +136,12 @@ def lose_a_machine(cluster, run, number):
         again: [outcome(reference) for reference in references]
         for again, references in several.items()
     }
-    for i, (value, error) in enumerate(ends[4]):
-        assert error is None and np.array_equal(value, array_of(seed, i, SIZE)), error
-    for again in (2, 5):
-        assert all(isinstance(error, sheaf.exceptions.RayTaskError) for _, error in ends[again]), (
-            ends[again]
-        )
-        assert f"num_returns=4, and the generator yielded {again} items" in str(
-            ends[again][0][1]
-        ), ends[again][0][1]
+    for again in (2, 4, 5):  # Too many are dropped; of too few the results that are there stay.
+        for i, (value, error) in enumerate(ends[again][: min(again, 4)]):
+            assert error is None and np.array_equal(value, array_of(seed, i, SIZE)), error
+    for _, error in ends[2][2:]:
+        assert isinstance(error, sheaf.exceptions.RayTaskError), ends[2]
+        assert "Task returned 2 objects, but num_returns=4" in str(error), error
     for again, references in streams.items():
         assert len(references) == 4, references
         for i, (value, error) in enumerate(outcome(reference) for reference in references):

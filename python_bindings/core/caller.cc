@@ -52,9 +52,9 @@ void Dealloc(PyObject* self) {
 
 // Puts words that programs look for in front of the TypeError that is set.
 void SayItIsTheArgument() {
-  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) return;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
+  if (type != PyExc_TypeError) return PyErr_Restore(type, value, trace);
   PyErr_NormalizeException(&type, &value, &trace);
   const Owned said = Owned::Steal(PyObject_Str(value));
   const Owned args = Owned::Steal(

@@ -76,6 +76,9 @@ void ReturnItems(Execution& execution, PyObject* iterator, size_t count) {
     }
     if (!ReturnOne(execution, i, item.get())) return;
   }
+  // Once more, so that what stands behind the last yield runs; the results stay, whatever comes.
+  const Owned rest = Owned::Steal(PyIter_Next(iterator));
+  PyErr_Clear();
 }
 
 void ReturnSeveral(Execution& execution, PyObject* result, size_t count) {

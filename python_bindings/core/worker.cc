@@ -310,8 +310,6 @@ void PythonHandler::ShowGpus(const proto::TaskTemplate& spec) {
 
 // As many threads as CPUs, for the libraries that start some of their own accord.
 void PythonHandler::ShowThreads(const proto::TaskTemplate& spec) {
-  if (&spec == threads_of_) return;
-  threads_of_ = &spec;
   const proto::LeaseSpec& lease = spec.lease();
   const proto::Resources& held = lease.has_running() ? lease.running() : lease.resources();
   const auto found = held.amounts().find("CPU");

@@ -52,10 +52,9 @@ class PythonHandler final : public TaskHandler {
   size_t loaded_bytes_ = 0;
   std::string last_key_;
   Owned last_;
-  Owned instance_;                                   // The actor.
-  bool exited_ = false;                              // exit_actor was called: no further call runs.
-  const proto::TaskTemplate* threads_of_ = nullptr;  // Whose CPUs libraries see as threads,
-  int64_t threads_ = 1;                              // and how many.
+  Owned instance_;       // The actor.
+  bool exited_ = false;  // exit_actor was called: no further call runs.
+  int64_t threads_ = 1;  // That libraries are told to start.
 };
 
 }  // namespace sheaf::python

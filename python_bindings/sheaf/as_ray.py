@@ -63,15 +63,18 @@ class _AliasLoader(importlib.abc.Loader):
     def __init__(self, real: str):
         self._real = real
         self._spec: Any = None
+        self._class: type = types.ModuleType
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         module = importlib.import_module(self._real)
         self._spec = module.__spec__
-        return ray if module is sheaf else module
+        module = ray if module is sheaf else module
+        self._class = type(module)
+        return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        if module is ray:
-            types.ModuleType.__setattr__(module, "__class__", _Ray)  # A lazy load takes it away.
+        if self._class is not types.ModuleType:  # A lazy load takes it away.
+            types.ModuleType.__setattr__(module, "__class__", self._class)
         module.__spec__ = self._spec  # The import system has put the alias's there.
 
 

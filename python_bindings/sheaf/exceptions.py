@@ -423,7 +423,7 @@ def _task_error(message: str, payload: bytes) -> Exception:
         # Before it stand the calls of which it was an argument, which ran nowhere.
         where = re.search(r"\(pid=\d+, ip=[^,)]*", traceback_str[:_LONGEST_HEAD])
         head = rf"\1 {where[0] if where else f'(pid={pid}'})\n"
-        traceback_str = re.sub(r"(ray::\S*\(\))\n(?=  At least one )", head, message)
+        traceback_str = re.sub(r"(ray::[^\n]*\(\))\n(?=  At least one )", head, message)
     cause: BaseException
     if cause_bytes is None:
         return rebuild_task_error(

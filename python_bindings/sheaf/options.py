@@ -129,8 +129,8 @@ def check_actor_name(options: dict[str, Any]) -> None:
 
 def _check_environment(runtime_env: Any) -> None:
     """Raises what is wrong with it now. What Sheaf does not have is refused by the call, not where
-    a function is only defined."""
-    if runtime_env:
+    a function is only defined. A worker that imports the module has not the driver's files."""
+    if runtime_env and not _core.is_worker():
         from sheaf import runtime_env as module  # For those that have one.
 
         try:

@@ -192,7 +192,12 @@ class _First(_Form):
     """With num_returns=1: the first item."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        for item in self._function(*args, **kwargs):
+        items = iter(self._function(*args, **kwargs))
+        for item in items:
+            try:
+                next(items, None)  # So that what stands behind the yield runs.
+            except Exception:
+                pass
             return item
         raise ValueError("Task returned 0 objects, but num_returns=1: the generator must yield one")
 

@@ -5,6 +5,9 @@ multiprocessing, databases."""
 import copy
 import gc
 import pickle
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -86,3 +89,19 @@ def test_the_switch_forbids_it(node, monkeypatch):
 def test_what_is_no_id_is_refused(node):
     with pytest.raises(TypeError, match="want 16 bytes"):
         sheaf._core.borrow(b"short")
+
+
+def test_a_reference_of_another_session_is_refused(node):
+    pickled = pickle.dumps(sheaf.put("of another session"))
+    program = textwrap.dedent(f"""
+        import pickle
+        import sheaf
+        sheaf.init(num_cpus=1)
+        kept = [sheaf.put(i) for i in range(100)]
+        try:
+            print(sheaf.get(pickle.loads({pickled!r})))
+        except sheaf.exceptions.ObjectLostError as error:
+            print("lost")
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "lost\n", done.stdout + done.stderr

@@ -15,6 +15,9 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kMostBytes = UINT32_MAX;  // Of one call.
+constexpr char kNotComputed[] =
+    "  At least one of the input arguments for this task could not be computed:\n";
+constexpr size_t kMostLinkBytes = 4096;
 
 }  // namespace
 
@@ -43,12 +46,12 @@ Error CancelledBeforeStart(std::string_view call) {
 
 Error ArgumentFailed(const TaskRecord& call, Error error) {
   // Of a remote traceback, whose form log processors know, this call becomes the last part.
-  if (error.kind == ErrorKind::kTaskFailed && error.message.starts_with("ray::")) {
+  if (error.kind != ErrorKind::kTaskFailed || !error.message.starts_with("ray::")) return error;
+  // A long chain is not told link by link: its texts would take memory by the square of its length.
+  const size_t links_end = error.message.rfind(kNotComputed);
+  if (links_end == std::string::npos || links_end < kMostLinkBytes) {
     error.message =
-        absl::StrCat("ray::", TaskTable::NameOf(call),
-                     "()\n  At least one of the input arguments for this task could not be "
-                     "computed:\n",
-                     error.message);
+        absl::StrCat("ray::", TaskTable::NameOf(call), "()\n", kNotComputed, error.message);
   }
   return error;
 }
@@ -271,6 +274,8 @@ TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
     const auto* failed = in.Struct<ReturnHead>();
     const std::string_view bytes = failed == nullptr ? std::string_view{} : in.Bytes(failed->bytes);
     const Error error = DecodeError(bytes);
+    // Of several results some may have been made before the failure.
+    if (task.references && !task.references->more_returns.empty()) FreeUnheardOf(task, from.node);
     Fail(task, task.cancelled && error.kind == ErrorKind::kTaskFailed ? Cancelled(task) : error);
     return Outcome::kFinished;
   }

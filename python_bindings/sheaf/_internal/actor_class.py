@@ -108,6 +108,7 @@ BUILT_IN = {
 
 own: Any = None  # The ActorInfo of the actor that this process is.
 running: Any = None  # Its instance.
+runs_in = 0  # The process that made it.
 restarted = False  # Whether the actor ran in another process before.
 _known: weakref.WeakKeyDictionary[type, ActorInfo] = weakref.WeakKeyDictionary()
 

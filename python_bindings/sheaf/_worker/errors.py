@@ -40,7 +40,7 @@ def describe_failure(
         return Kind.WORKER_CRASHED, cut(f"{name} called sys.exit({error.code!r})"), b"", again
     cause = error
     if isinstance(error, KeyboardInterrupt):  # At the caller it would look like Ctrl-C there.
-        cause = TaskCancelledError(f"{name} raised KeyboardInterrupt")
+        cause = TaskCancelledError(None, f"{name} raised KeyboardInterrupt")
     if isinstance(error, RayTaskError) and error.cause is not None:
         cause = error.cause
     if key.startswith(exported.NAMED):  # The caller is C++: api/failures.cc reads this.
@@ -69,7 +69,7 @@ def _cancelled_while_it_ran(name: str, key: str) -> tuple[int, str, bytes, bool]
     text = f"{name} was cancelled while it ran"
     payload = b""
     if not key.startswith(exported.NAMED):  # To Python, it is an error of the task, too.
-        cause = pickle.dumps(TaskCancelledError(text), 5)
+        cause = pickle.dumps(TaskCancelledError(None, text), 5)
         payload = pickle.dumps((name, text, cause, text, os.getpid()), 5)
     return Kind.TASK_CANCELLED, text, payload, False
 
@@ -122,7 +122,7 @@ def _repr_of_actor(name: str) -> str:
         return f"<{name.partition('.')[0]}>"
     try:
         text = repr(actor)
-    except Exception:
+    except BaseException:
         text = f"<{type(actor).__name__}, whose __repr__ fails>"
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_REPR else line[:_LONGEST_REPR] + "..."
@@ -139,8 +139,8 @@ def _own_address() -> str:
         try:
             rows = [row for row in cluster.nodes() if node_number(row["NodeID"]) == own]
             _address = rows[0]["NodeManagerAddress"]
-        except Exception:  # The node cannot say it now; a failure is told all the same.
-            return "127.0.0.1"
+        except Exception:  # The node cannot say it now; nor will each failure ask anew.
+            _address = "127.0.0.1"
     return _address
 
 

@@ -99,6 +99,7 @@ class _MakesActor:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         actor_class.running = actor = self._make(*args, **kwargs)
+        actor_class.runs_in = os.getpid()
         return actor
 
 
@@ -135,16 +136,14 @@ _BUILT_IN: dict[str, Callable[..., Any]] = {
 
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_shown_threads: str | None = None
+_shown_threads: dict[str, str] = {}  # What was set here; the rest is the user's.
 
 
 def show_threads(number: int) -> None:
     """Lets libraries start as many threads as the call has CPUs, unless the user says how many."""
-    global _shown_threads
     for variable in _THREADS:
-        if os.environ.get(variable) == _shown_threads:  # At first: it is not set.
-            os.environ[variable] = str(number)
-    _shown_threads = str(number)
+        if os.environ.get(variable) == _shown_threads.get(variable):
+            os.environ[variable] = _shown_threads[variable] = str(number)
 
 
 def show_gpus(ids: list[int]) -> None:

@@ -114,12 +114,12 @@ def _leave(status: int) -> None:
 def run_exit_functions() -> None:
     """The actor's own __ray_shutdown__, and what user code registered with atexit, once; an actor
     that asks for its end is killed afterwards."""
-    last = getattr(actor_class.running, "__ray_shutdown__", None)
-    actor_class.running = None
-    if last is not None:
+    actor, actor_class.running = actor_class.running, None
+    # A child that user code has forked is not the actor.
+    if hasattr(type(actor), "__ray_shutdown__") and os.getpid() == actor_class.runs_in:
         try:
-            last()
-        except Exception:  # Of the user's: the others run all the same.
+            actor.__ray_shutdown__()
+        except BaseException:  # Of the user's, sys.exit too: the others run all the same.
             sys.excepthook(*sys.exc_info())
     atexit._run_exitfuncs()
     sys.stdout.flush()

@@ -8,7 +8,7 @@ from typing import Any
 
 from sheaf import _core
 from sheaf._core import ObjectRef
-from sheaf.exceptions import ActorDiedError
+from sheaf.exceptions import ActorDiedError, RayTaskError
 from sheaf.object_ref import wait
 
 Submit = Callable[[Any, Any], "ObjectRef[Any]"]
@@ -180,7 +180,10 @@ class ActorPool:
         """The value; an actor that died leaves the pool."""
         try:
             value = _core.get(ref)
-        except ActorDiedError:
+        except ActorDiedError as error:
+            if isinstance(error, RayTaskError):  # Of another actor, which the call asked.
+                self._give_back(actor)
+                raise
             if self._waiting and self._idle:
                 self.submit(*self._waiting.pop(0))
             raise

@@ -90,7 +90,9 @@ class PlacementGroup:
         Raises:
             TaskPlacementGroupRemoved: the group was removed.
         """
-        state = _core.wait_group(self.id.hex(), max(timeout_seconds, 0))
+        state = _core.wait_group(
+            self.id.hex(), None if timeout_seconds is None else max(timeout_seconds, 0)
+        )
         if state is None:
             return False
         if state[0] == "REMOVED":
@@ -397,6 +399,10 @@ class _Callable(types.ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> PlacementGroup:
         return placement_group(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "__class__" or value is not types.ModuleType:  # The end of a lazy load.
+            super().__setattr__(name, value)
 
     def __reduce__(self) -> Any:  # Functions refer to it by their globals.
         return importlib.import_module, (__name__,)

@@ -82,8 +82,11 @@ void ReturnItems(Execution& execution, PyObject* iterator, size_t count) {
 }
 
 void ReturnSeveral(Execution& execution, PyObject* result, size_t count) {
-  if (PyIter_Check(result) != 0) return ReturnItems(execution, result, count);
+  // What may run again brings all or nothing: results of a run that failed would lie in the store.
+  const bool repeats = execution.spec().retry_exceptions();
+  if (PyIter_Check(result) != 0 && !repeats) return ReturnItems(execution, result, count);
   const Owned items = Owned::Steal(PySequence_List(result));
+  if (!items && PyIter_Check(result) != 0) return FailWithException(execution);  // It raised.
   if (!items || static_cast<size_t>(PyList_Size(items.get())) != count) {
     PyErr_Clear();
     const Owned number = Owned::Steal(PyLong_FromSize_t(count));

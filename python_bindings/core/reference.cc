@@ -42,7 +42,10 @@ Py_hash_t Hash(PyObject* self) {
 
 PyObject* Compare(PyObject* self, PyObject* other, int operation) {
   if (!IsReference(other) || (operation != Py_EQ && operation != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
-  const bool equal = HandleOf(self).id() == HandleOf(other).id();
+  // Ids begin anew in each session.
+  const bool equal = HandleOf(self).id() == HandleOf(other).id() &&
+                     reinterpret_cast<ReferenceObject*>(self)->generation ==
+                         reinterpret_cast<ReferenceObject*>(other)->generation;
   return PyBool_FromLong(equal == (operation == Py_EQ));
 }
 

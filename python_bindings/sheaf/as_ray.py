@@ -134,6 +134,10 @@ def install() -> None:
     folder = os.path.join(
         os.path.dirname(os.path.abspath(__file__)), "_ray", "_alias"
     )  # Makes the alias in children.
+    if folder not in sys.path:
+        sys.path.insert(
+            1, folder
+        )  # What multiprocessing spawns gets this path, not the variable's.
     inherited = os.environ.get("PYTHONPATH", "")
     if folder not in inherited.split(os.pathsep):
         os.environ["PYTHONPATH"] = folder + (os.pathsep + inherited if inherited else "")

@@ -149,3 +149,17 @@ def test_dask_graphs_run_as_tasks():
     disable_dask_on_ray()
     with pytest.raises(KeyError):
         dask.delayed(fail_at_three)(3).compute(scheduler=ray_dask_get)
+
+
+def test_a_pool_works_while_actors_hold_all_cpus(node):
+    @node.remote(num_cpus=1)
+    class Holder:
+        def ready(self):
+            return True
+
+    holders = [Holder.remote() for _ in range(int(node.cluster_resources()["CPU"]))]
+    assert all(node.get([holder.ready.remote() for holder in holders]))
+    with Pool(1) as pool:
+        assert pool.map_async(square, [3]).get(WAIT_S) == [9]
+    with pytest.raises(ValueError, match="Tried to start a pool with 1000 processes"):
+        Pool(1000)

@@ -188,3 +188,24 @@ def test_processes_of_multiprocessing_have_sessions_of_their_own(method, tmp_pat
     program = pathlib.Path(tmp_path / "program.py")
     program.write_text(CHILDREN)
     expect([sys.executable, program, method], ["4", "[8, 8]", "[0, 0]"])
+
+
+SPAWNED = """
+import multiprocessing
+import ray
+
+def name():
+    print(ray.__name__, ray.__version__)
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=name)
+    process.start()
+    process.join()
+    print(process.exitcode)
+"""
+
+
+def test_spawned_processes_of_a_program_written_for_ray_find_ray(tmp_path):
+    (tmp_path / "program.py").write_text(SPAWNED)
+    command = [sys.executable, "-m", "sheaf.as_ray", tmp_path / "program.py"]
+    expect(command, ["sheaf 2.60.0", "0"])

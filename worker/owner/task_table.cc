@@ -274,8 +274,6 @@ TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
     const auto* failed = in.Struct<ReturnHead>();
     const std::string_view bytes = failed == nullptr ? std::string_view{} : in.Bytes(failed->bytes);
     const Error error = DecodeError(bytes);
-    // Of several results some may have been made before the failure.
-    if (task.references && !task.references->more_returns.empty()) FreeUnheardOf(task, from.node);
     Fail(task, task.cancelled && error.kind == ErrorKind::kTaskFailed ? Cancelled(task) : error);
     return Outcome::kFinished;
   }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import TimeoutError
 from typing import Any
@@ -98,11 +99,11 @@ class AsyncResult:
         Args:
             timeout: seconds at most; None: for ever.
         """
-        if timeout is not None and timeout < 0:
-            timeout = 0
+        end = None if timeout is None else time.monotonic() + max(timeout, 0)
         if self._chunks:
-            wait(self._chunks, num_returns=len(self._chunks), timeout=timeout)
-        self._done.wait(timeout)
+            left = None if end is None else max(end - time.monotonic(), 0)
+            wait(self._chunks, num_returns=len(self._chunks), timeout=left)
+        self._done.wait(None if end is None else max(end - time.monotonic(), 0))
 
     def get(self, timeout: float | None = None) -> Any:
         """Waits for the result.
@@ -229,12 +230,20 @@ class Pool:
     ):
         del context
         if not _core.is_initialized():
-            lifecycle.init(ray_address)
+            # A node of one's own has as many CPUs as the pool has processes.
+            lifecycle.init(ray_address, num_cpus=None if ray_address else processes)
+        cpus = max(1, int(cluster.cluster_resources().get("CPU", 1)))
         if processes is None:
-            processes = max(1, int(cluster.cluster_resources().get("CPU", 1)))
+            processes = cpus
         if processes < 1:
             raise ValueError(f"processes={processes}: Processes in the pool must be >0")
-        self._class = remote(_Process).options(**{"num_cpus": 1, **(ray_remote_args or {})})
+        if processes > cpus:
+            raise ValueError(
+                f"Tried to start a pool with {processes} processes on an existing cluster, but "
+                f"there are only {cpus} CPUs in it: want {cpus} at most"
+            )
+        # Beside whatever holds the CPUs: a pool that waits for one would say nothing.
+        self._class = remote(_Process).options(**{"num_cpus": 0, **(ray_remote_args or {})})
         self._starting = (initializer, tuple(initargs or ()))
         self._limit = maxtasksperchild
         self._lock = threading.Lock()

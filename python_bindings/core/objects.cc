@@ -93,9 +93,11 @@ bool TakeArguments(PyObject* const* args, Py_ssize_t count, PyObject* names, con
 }
 
 PyObject* Get(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  PyObject* refs = nullptr;
+  PyObject* refs = count > 0 ? args[0] : nullptr;
   PyObject* timeout = nullptr;
-  if (!TakeArguments(args, count, names, "object_refs", "timeout", &refs, &timeout)) return nullptr;
+  if (names != nullptr &&
+      !TakeArguments(args, count, names, "object_refs", "timeout", &refs, &timeout))
+    return nullptr;
   if (refs == nullptr || count > 1) {
     PyErr_SetString(PyExc_TypeError,
                     "get(object_refs, *, timeout=None) takes one positional argument: an ObjectRef "
@@ -113,8 +115,10 @@ PyObject* Get(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* name
 }
 
 PyObject* Put(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  PyObject* value = nullptr;
-  if (!TakeArguments(args, count, names, "value", nullptr, &value, nullptr)) return nullptr;
+  PyObject* value = count == 1 ? args[0] : nullptr;
+  if (names != nullptr) [[unlikely]] {
+    if (!TakeArguments(args, count, names, "value", nullptr, &value, nullptr)) return nullptr;
+  }
   if (value == nullptr || count > 1) {
     PyErr_Format(PyExc_TypeError, "put(value) takes one value, got %zd", count);
     return nullptr;

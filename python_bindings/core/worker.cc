@@ -191,8 +191,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   if (!function) return FailWithException(*execution);
   const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
   if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) {
-    ShowGpus(spec);
-    ShowThreads(spec);
+    ShowLease(spec.lease());
     SetProcessStrategy(spec.lease().strategy());
   }
   Owned result;
@@ -296,26 +295,26 @@ void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
   (void)CurrentRuntime()->ExitActor();
 }
 
-void PythonHandler::ShowGpus(const proto::TaskTemplate& spec) {
-  const auto& amounts = spec.lease().resources().amounts();
-  if (amounts.size() < 1 || !amounts.contains("GPU")) return;
-  const std::vector<uint32_t> ids = CurrentRuntime()->gpu_ids();
-  const Owned list = Owned::Steal(PyList_New(0));
-  for (const uint32_t id : ids) {
-    const Owned number = Owned::Steal(PyLong_FromUnsignedLong(id));
-    PyList_Append(list.get(), number.get());
-  }
-  if (!Owned::Steal(show_gpus(list.get()))) PyErr_Clear();
-}
-
-// As many threads as CPUs, for the libraries that start some of their own accord.
-void PythonHandler::ShowThreads(const proto::TaskTemplate& spec) {
-  const proto::LeaseSpec& lease = spec.lease();
+// Lets libraries see the GPUs of the lease, and start as many threads as it has CPUs.
+void PythonHandler::ShowLease(const proto::LeaseSpec& lease) {
   const proto::Resources& held = lease.has_running() ? lease.running() : lease.resources();
-  const auto found = held.amounts().find("CPU");
-  const int64_t cpus = found == held.amounts().end() ? 0 : found->second / kUnit;
-  const int64_t threads = std::max<int64_t>(cpus, 1);
-  if (threads == std::exchange(threads_, threads)) return;
+  int64_t threads = 1;
+  bool has_gpus = false;
+  for (const auto& [name, amount] : held.amounts()) {
+    if (name == "CPU") threads = std::max<int64_t>(amount / kUnit, 1);
+    if (name == "GPU") has_gpus = true;
+  }
+  if (has_gpus) {
+    const std::vector<uint32_t> ids = CurrentRuntime()->gpu_ids();
+    const Owned list = Owned::Steal(PyList_New(0));
+    for (const uint32_t id : ids) {
+      const Owned number = Owned::Steal(PyLong_FromUnsignedLong(id));
+      PyList_Append(list.get(), number.get());
+    }
+    if (!Owned::Steal(show_gpus(list.get()))) PyErr_Clear();
+  }
+  if (threads == std::exchange(threads_, threads)) [[likely]]
+    return;
   const Owned number = Owned::Steal(PyLong_FromLongLong(threads));
   if (!Owned::Steal(show_threads(number.get()))) PyErr_Clear();
 }

@@ -35,8 +35,7 @@ class PythonHandler final : public TaskHandler {
   Owned Load(const proto::TaskTemplate& spec);
   void Run(std::shared_ptr<Execution> execution);
   PyObject* Prepare(std::shared_ptr<Execution> execution);
-  void ShowGpus(const proto::TaskTemplate& spec);
-  void ShowThreads(const proto::TaskTemplate& spec);
+  void ShowLease(const proto::LeaseSpec& lease);
   void ExitActor(std::shared_ptr<Execution> execution);
 
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.

@@ -10,7 +10,7 @@ class Difference(NamedTuple):
     lines: list  # What Sheaf says.
 
 
-# Bugs: they differ, and are not mended yet. What becomes equal must leave this list.
+# Bugs: they differ, and are not mended yet. What becomes equal leaves this list.
 OPEN: frozenset[str] = frozenset(
     [
         "actor_ends.ends_of_the_last_handle",

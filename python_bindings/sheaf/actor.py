@@ -88,21 +88,6 @@ class ActorMethod(_core.Caller, ray_attributes.OfMethod):
     def _actor(self) -> ActorHandle:
         return ActorHandle(self._ref, self._info)
 
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiled graphs are not in Sheaf.
-
-        Args:
-            args: ignored.
-            kwargs: ignored.
-
-        Returns:
-            Never.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
-
     def __repr__(self) -> str:
         return f"ActorMethod({self._info.name}.{self._method.name})"
 
@@ -333,21 +318,6 @@ class ActorClass(ray_attributes.OfActorClass):
             export.carrier,
         )
         return ActorHandle(ref, info)
-
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiled graphs are not in Sheaf.
-
-        Args:
-            args: ignored.
-            kwargs: ignored.
-
-        Returns:
-            Never.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
 
     @property
     def _undecorated(self) -> type:

@@ -87,21 +87,6 @@ class RemoteFunction(_core.Caller, ray_attributes.OfFunction):
         made._set(self._function, options.merged(self._options, given), self._root or self)
         return made
 
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiled graphs are not in Sheaf.
-
-        Args:
-            args: ignored.
-            kwargs: ignored.
-
-        Returns:
-            Never.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
-
     @property
     def _undecorated(self) -> Callable[..., Any]:
         return self._function

@@ -60,7 +60,26 @@ class PythonFunctionDescriptor:
         return hash(repr(self))
 
 
-class _OfOptions:
+class _Unbound:
+    """What would be a node of a compiled graph."""
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Compiled graphs are not in Sheaf.
+
+        Args:
+            args: ignored.
+            kwargs: ignored.
+
+        Returns:
+            Never.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
+
+
+class _OfOptions(_Unbound):
     """Options as attributes."""
 
     _options: dict[str, Any]
@@ -270,7 +289,7 @@ class OfHandle:
         return PythonFunctionDescriptor("", "__init__", self._info.name)
 
 
-class OfMethod:
+class OfMethod(_Unbound):
     """Of a method of a running actor."""
 
     _method: Any

@@ -25,15 +25,26 @@ def wait_until(condition, what="it did not happen in time", seconds=WAIT_S):
     return found
 
 
+def state_of(stat: pathlib.Path) -> str:
+    """The letter of a process or thread, by its `stat` below /proc; "X" where it has ended, which
+    the system may say at the opening or at the read."""
+    try:
+        return stat.read_text(errors="replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+def is_running(pid: int) -> bool:
+    return state_of(pathlib.Path(f"/proc/{pid}/stat")) not in "ZX"
+
+
 def stop(pid: int) -> None:
     """SIGSTOP, and returns when all its threads stand still: one that runs meanwhile goes on for a
     moment."""
     os.kill(pid, signal.SIGSTOP)
+    threads = pathlib.Path(f"/proc/{pid}/task")
     wait_until(
-        lambda: all(
-            stat.read_text().rpartition(")")[2].split()[0] == "T"
-            for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
-        ),
+        lambda: all(state_of(stat) in "TX" for stat in threads.glob("*/stat")),
         f"process {pid} does not stop",
     )
 

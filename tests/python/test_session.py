@@ -9,7 +9,7 @@ import textwrap
 import time
 
 import pytest
-from conftest import WAIT_S, wait_until
+from conftest import WAIT_S, is_running, wait_until
 
 
 def program(text):
@@ -161,14 +161,6 @@ def test_a_request_that_nothing_can_satisfy_is_told_at_once():
     assert process.returncode == 0
 
 
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 @pytest.mark.parametrize("end", ["", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
 def test_nothing_is_left_when_the_driver_ends(end):
     text = f"""
@@ -179,7 +171,7 @@ def test_nothing_is_left_when_the_driver_ends(end):
     done = subprocess.run(program(text), stdout=subprocess.PIPE, text=True, timeout=WAIT_S)
     pids = set(map(int, done.stdout.split()))
     assert pids
-    wait_until(lambda: not any(map(alive, pids)), f"workers {pids} outlive their driver")
+    wait_until(lambda: not any(map(is_running, pids)), f"workers {pids} outlive their driver")
 
 
 def test_a_forked_child_does_no_harm():

@@ -12,7 +12,7 @@ import uuid
 import numpy as np
 import pytest
 import sheaf
-from conftest import WAIT_S, joined_cluster, wait_until
+from conftest import WAIT_S, is_running, joined_cluster, wait_until
 from sheaf.lifecycle import _executable
 from sheaf.util import metrics, state
 from sheaf.util.placement_group import placement_group, remove_placement_group
@@ -409,18 +409,10 @@ def test_the_nodes_end_with_the_process_that_made_them_however_it_ends():
     directory, *pids = done.stdout.split()
     assert len(pids) == 2, done.stderr
     wait_until(
-        lambda: not os.path.exists(directory) and not any(_runs(pid) for pid in pids),
+        lambda: not os.path.exists(directory) and not any(is_running(pid) for pid in pids),
         lambda: (os.path.exists(directory), pids),
         seconds=2 * WAIT_S,
     )
-
-
-def _runs(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 PARENT = """

@@ -137,7 +137,7 @@ def stop(pid: int) -> None:
                 with open(f"/proc/{pid}/task/{thread}/stat", encoding="utf-8") as file:
                     if file.read().rsplit(")", 1)[1].split()[0] not in "TZX":
                         return False
-        except FileNotFoundError:  # It ended between the two.
+        except OSError:  # It ended between the two.
             return False
         return True
 

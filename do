@@ -15,7 +15,8 @@ Usage: ./do COMMAND
                            writes them into docs/evidence, too
   sanitize [KIND] [REGEX]  run the tests under sanitizers: address (with undefined), thread, or both
   format [--check]         clang-format and ruff over all sources; --check only says what differs
-  lint [--hook]            every rule that needs no build, in a minute: formats, ruff, architecture; --hook: before each commit, too
+  lint [--hook]            every rule that needs no build, in a minute: formats, ruff, architecture; --hook: before each commit, too;
+                           --record: the sizes of the parts into docs/evidence
   tidy [FILE...]           clang-tidy all sources, or some
   python ARG...            run Python with this build of the package sheaf
   peer [AREA[.NAME]...]    the same small programs on Sheaf and, as recorded, on Ray: what differs; --live runs Ray, too; --help
@@ -289,7 +290,8 @@ run_tests() {
   local folder=$1 regex=${2:-} status=0 report=$1/test-results.xml
   rm -f "$report"
   say "test"
-  (cd "$folder" && ctest --output-on-failure --no-tests=error --timeout 600 -j "$(jobs)" \
+  # One more than there are cores: tests wait more than they compute.
+  (cd "$folder" && ctest --output-on-failure --no-tests=error --timeout 600 -j "$(($(jobs) + 1))" \
     --output-junit test-results.xml ${regex:+-R "$regex"}) || status=$?
   [[ -e $report ]] || fail "ctest wrote no report (exit status $status)"
   python3 tools/test_results.py "$report" "$status"
@@ -431,8 +433,13 @@ lint() {
       note "before each commit './do lint' runs ($hook); git commit --no-verify leaves it out"
       return
       ;;
+    --record)
+      python3 tests/architecture/structure.py
+      note "the sizes of the parts are in docs/evidence/structure.md"
+      return
+      ;;
     "") ;;
-    *) fail "lint '$1': want --hook or nothing" ;;
+    *) fail "lint '$1': want --hook, --record or nothing" ;;
   esac
   local status=0 began=$SECONDS
   ensure_lint_tools

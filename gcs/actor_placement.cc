@@ -67,6 +67,8 @@ ActorPlacement::Choice ActorPlacement::Choose(const proto::LeaseSpec& lease, Nod
     }
     case Placement::Kind::kInfeasible:
       return {.reason = InfeasibleWords(spec, view_)};
+    case Placement::Kind::kNodeUnfit:
+      return {.never = true, .reason = InfeasibleWords(spec, view_)};
     case Placement::Kind::kNodeGone:
       return {.never = true,
               .reason = absl::StrCat("node ", spec.strategy.node,

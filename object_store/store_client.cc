@@ -13,6 +13,7 @@
 #include "object_store/client_extents.h"
 #include "object_store/client_slots.h"
 #include "object_store/parallel_copy.h"
+#include "object_store/store_refusal.h"
 #include "object_store/unsealed_slot.h"
 
 namespace sheaf {
@@ -57,8 +58,8 @@ absl::StatusOr<MutableBuffer> StoreClient::Create(const ObjectSpec& spec) {
   const uint64_t footprint =
       std::max(FootprintBytes(spec.size_bytes, spec.nested.size()), kPayloadAlignment);
   if (footprint > capacity_bytes()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an object of ", footprint, " bytes in a store of ", capacity_bytes()));
+    return RefusalStatus(
+        {.reason = StoreRefusalReason::kTooLarge, .capacity_bytes = capacity_bytes()});
   }
   if (const auto waiting = pending_.find(spec.id);
       waiting != pending_.end() && !waiting->second.refusal.ok()) {

@@ -86,8 +86,7 @@ class StoreClient {
                    // process end.
 
   // kUnavailable: asked the raylet; call again. kResourceExhausted: the store is full, or
-  // (StoreErrorKind tells) the disk behind it. kInvalidArgument: larger than the store can ever
-  // hold.
+  // (StoreErrorKind tells) the disk behind it, or the object is larger than the whole store.
   absl::StatusOr<MutableBuffer> Create(const ObjectSpec& spec);
   // Asks for slots and a little room ahead of need, if there are none: the first small objects are
   // then created at once.

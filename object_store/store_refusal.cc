@@ -28,8 +28,9 @@ absl::Status RefusalStatus(const StoreRefusal& refusal) {
       return status;
     }
     case StoreRefusalReason::kTooLarge:
-      return absl::InvalidArgumentError(
-          absl::StrCat("larger than the whole object store (", refusal.capacity_bytes, " bytes)"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the value is larger than the whole object store (", refusal.capacity_bytes,
+                       " bytes); start the node with a larger one (--object-store-memory)"));
     case StoreRefusalReason::kTableFull:
       return absl::ResourceExhaustedError(
           absl::StrCat("the object store's table of objects is full (",
@@ -53,8 +54,6 @@ ErrorKind StoreErrorKind(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:
       return status.GetPayload(kOutOfDiskMark).has_value() ? ErrorKind::kOutOfDisk
                                                            : ErrorKind::kObjectStoreFull;
-    case absl::StatusCode::kInvalidArgument:
-      return ErrorKind::kObjectStoreFull;  // Larger than the store.
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kDataLoss:
       return ErrorKind::kObjectLost;

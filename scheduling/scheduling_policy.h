@@ -26,6 +26,7 @@ struct Placement {
     kInfeasible,  // No node of this cluster could ever hold it.
     kGroupGone,   // Its placement group was removed.
     kNodeGone,    // Hard affinity to a node that is dead or unknown.
+    kNodeUnfit,   // Hard affinity to a node that could never hold it.
   };
   Kind kind = Kind::kInfeasible;
   NodeNumber node = 0;

@@ -115,7 +115,7 @@ SCENARIO("node affinity: hard waits for its node, soft goes elsewhere when that 
   view.complete = true;
   spec = Wants("CPU:5", StrategyKind::kNodeAffinity);
   spec.strategy.node = 1;
-  CHECK((Place(spec, view) == Placement{Kind::kInfeasible}));
+  CHECK((Place(spec, view) == Placement{Kind::kNodeUnfit}));
   CHECK(InfeasibleWords(spec, view) ==
         "node 1 has at most 4 CPU, 5 CPU are asked for; add a larger node or lower the request");
 }

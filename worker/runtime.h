@@ -121,6 +121,9 @@ class TaskHandler {
   // A running call shall stop, if its language can. Repeated while the call runs, a few times a
   // second; on a thread for this, without locks.
   virtual void Cancel(TaskId task) { (void)task; }
+  // The worker leaves: what users have for its end runs now, while it can still make calls. On the
+  // thread of RunWorker, without locks; other threads may be inside calls.
+  virtual void Leave() {}
   // Whether async actors run on an event loop of the language, which takes its calls itself
   // (Runtime::TakeCalls). Execute then gets their creation alone.
   virtual bool has_event_loop() const { return false; }

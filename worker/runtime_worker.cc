@@ -161,6 +161,11 @@ int RuntimeImpl::RunWorker() {
     if (!status.ok()) break;
     if (call != nullptr) RunCall(lock, std::move(call));
   }
+  if (!driver_->ended()) {
+    lock.Unlock();
+    options_.handler->Leave();
+    lock.Relock();
+  }
   PublishMetrics();
   if (!driver_->ended()) {
     SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());

@@ -222,8 +222,8 @@ SCENARIO("a viewed object is never spilled; when all are viewed, the store says 
   CHECK(node.clock.Now() - begin < 4 * kSecond);
   CHECK(views.size() >= 7);
   for (size_t i = 0; i < views.size(); ++i) CHECK(views[i].view() == Pattern(2 * kMiB, i));
-  CHECK(
-      absl::IsInvalidArgument(node.Put(writer, IdOf(writer, 99), Pattern(17 * kMiB, 0)).status()));
+  CHECK(absl::IsResourceExhausted(
+      node.Put(writer, IdOf(writer, 99), Pattern(17 * kMiB, 0)).status()));
   WHEN("a view is dropped") {
     views.pop_back();
     THEN("there is room again") {

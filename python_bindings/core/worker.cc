@@ -134,6 +134,31 @@ PyObject* Invoke(PyObject* function, PyObject* self, const CallArguments& argume
   return PyObject_Vectorcall(function, list.data(), positional, arguments.names.get());
 }
 
+// A method that was cancelled while it ran has run to its end: nobody waits for what it gives.
+bool WasCancelledInside(const Execution& execution) {
+  return execution.cancelled() && execution.spec().kind() == proto::TaskTemplate::ACTOR_METHOD;
+}
+
+void FailCancelled(Execution& execution) {
+  execution.Fail({ErrorKind::kTaskCancelled,
+                  std::string(execution.name()).append(" was cancelled while it ran"),
+                  {}},
+                 false);
+}
+
+void AnswerWith(Execution& execution, PyObject* result) {
+  if (WasCancelledInside(execution) && !execution.spec().streaming())
+    return FailCancelled(execution);
+  ReturnResult(execution, result);
+}
+
+// The one that is set.
+void AnswerWithException(Execution& execution, bool exits) {
+  if (exits || !WasCancelledInside(execution)) return FailWithException(execution);
+  PyErr_Clear();
+  FailCancelled(execution);
+}
+
 }  // namespace
 
 Owned PythonHandler::Find(const proto::TaskTemplate& spec) {
@@ -185,10 +210,10 @@ void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
 void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   const Running running(execution.get());
   const proto::TaskTemplate& spec = execution->spec();
-  if (exited_)
-    return execution->Fail({ErrorKind::kActorDied, "the actor has called exit_actor()", {}}, false);
+  if (ended_ != nullptr) return execution->Fail({ErrorKind::kActorDied, ended_, {}}, false);
   const Owned function = Find(spec);
   if (!function) return FailWithException(*execution);
+  title_.Show(execution->name());
   const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
   if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) {
     ShowLease(spec.lease());
@@ -225,7 +250,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   if (!result) {
     if (spec.kind() == proto::TaskTemplate::ACTOR_METHOD) BecomeActorExit();
     const bool exits = IsActorExit();
-    FailWithException(*execution);
+    AnswerWithException(*execution, exits);
     running.Record(*execution);
     if (exits) ExitActor(std::move(execution));
     return;
@@ -233,10 +258,11 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   if (creation) {
     instance_ = std::move(result);
     async_.store(spec.actor().is_async(), std::memory_order_release);
+    is_actor_.store(true, std::memory_order_release);
     HasCoroutines() = spec.actor().is_async();
     return ReturnResult(*execution, Py_None);
   }
-  ReturnResult(*execution, result.get());
+  AnswerWith(*execution, result.get());
   running.Record(*execution);
   result = {};
   // The reply leaves without the GIL: other threads of the actor need not wait for it.
@@ -265,7 +291,7 @@ PyObject* PythonHandler::TakeCalls(PyObject* timeout) {
 
 // nullptr: an exception is set.
 PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
-  if (exited_) {
+  if (ended_ != nullptr) {
     PyErr_SetNone(actor_exit.get());
     return nullptr;
   }
@@ -285,14 +311,29 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
 }
 
 void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
-  exited_ = true;
+  ended_ = "the actor has called exit_actor()";
   {
     const WithoutGil free;
     execution.reset();  // Its answer leaves first.
   }
-  if (!Owned::Steal(run_exit_functions())) PyErr_Clear();
+  EndInstance();
   const WithoutGil free;
   (void)CurrentRuntime()->ExitActor();
+}
+
+void PythonHandler::Leave() {
+  const WithGil gil;
+  if (ended_ == nullptr) ended_ = "the actor's process leaves";
+  EndInstance();
+}
+
+// What users have for the end of an actor: __ray_shutdown__, atexit functions, __del__.
+void PythonHandler::EndInstance() {
+  if (!Owned::Steal(run_exit_functions())) PyErr_Clear();
+  last_ = {};
+  functions_.clear();
+  by_use_.clear();
+  instance_ = {};
 }
 
 // Lets libraries see the GPUs of the lease, and start as many threads as it has CPUs.
@@ -325,7 +366,9 @@ void PythonHandler::ShowLease(const proto::LeaseSpec& lease) {
 // cancelled as asyncio does it.
 void PythonHandler::Cancel(TaskId task) {
   if (!async_) {
-    InterruptMainThread();
+    // A method that is broken off would leave its actor's state half changed: it may ask whether it
+    // is cancelled, and runs to its end.
+    if (!is_actor_) InterruptMainThread();
     return;
   }
   const CallbackScope scope;  // The event loop's thread may hold the GIL already.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "python_bindings/core/process_title.h"
 #include "python_bindings/core/python.h"
 #include "worker/runtime.h"
 
@@ -19,6 +20,7 @@ class PythonHandler final : public TaskHandler {
  public:
   void Execute(std::shared_ptr<Execution> execution) override;
   void Cancel(TaskId task) override;
+  void Leave() override;
   bool has_event_loop() const override { return true; }
 
   // Of an actor with async methods, on its event loop's thread, with the GIL: the calls that shall
@@ -37,8 +39,10 @@ class PythonHandler final : public TaskHandler {
   PyObject* Prepare(std::shared_ptr<Execution> execution);
   void ShowLease(const proto::LeaseSpec& lease);
   void ExitActor(std::shared_ptr<Execution> execution);
+  void EndInstance();
 
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
+  std::atomic<bool> is_actor_{false};
 
   // Guarded by the GIL.
   struct Loaded {
@@ -51,9 +55,10 @@ class PythonHandler final : public TaskHandler {
   size_t loaded_bytes_ = 0;
   std::string last_key_;
   Owned last_;
-  Owned instance_;       // The actor.
-  bool exited_ = false;  // exit_actor was called: no further call runs.
-  int64_t threads_ = 1;  // That libraries are told to start.
+  Owned instance_;               // The actor.
+  const char* ended_ = nullptr;  // Why no further call runs.
+  int64_t threads_ = 1;          // That libraries are told to start.
+  ProcessTitle title_;           // Of the call that runs, or ran last; of async actors the class.
 };
 
 }  // namespace sheaf::python

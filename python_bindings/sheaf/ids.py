@@ -95,6 +95,11 @@ class BaseID:
 class UniqueID(BaseID):
     """Of anything."""
 
+    @staticmethod
+    def size() -> int:
+        """Returns the length of such ids, in bytes."""
+        return 28
+
 
 class ActorID(BaseID):
     """Of an actor."""
@@ -110,11 +115,6 @@ class PlacementGroupID(BaseID):
 
 class NodeID(UniqueID):
     """Of a node: its number, as 56 digits."""
-
-    @staticmethod
-    def size() -> int:
-        """Returns the length of such ids, in bytes."""
-        return 28
 
 
 class JobID(BaseID):

@@ -73,7 +73,7 @@ class RuntimeEnv(Fields):
         pip: a list of requirements, the path of a requirements file, or a dict.
         conda: not in Sheaf.
         container: not in Sheaf.
-        env_vars: a dict.
+        env_vars: a dict; "${NAME}" in a value is what the worker would have had there.
         worker_process_setup_hook: a function, or "module.function".
         nsight: not in Sheaf.
         rocprof_sys: not in Sheaf.

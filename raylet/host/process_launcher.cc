@@ -299,6 +299,7 @@ void ProcessLauncher::StartByExec(Job& job, const WorkerSpec& spec, const std::s
   request.argv.assign(job.start.argv().begin(), job.start.argv().end());
   request.environ = EnvironmentOf(job, spec.job);
   request.environ.push_back(absl::StrCat(kWorkerVariable, "=", token));
+  Expand(request.environ, &*variables);
   PutOver(*std::move(variables), &request.environ);
   request.working_dir = job.start.working_dir();
   request.stdout_fd = output->first.get();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "base/config.h"
 
 namespace sheaf {
@@ -26,6 +27,24 @@ template <size_t n>
 bool IsOneOf(const std::string_view (&names)[n], std::string_view variable) {
   const std::string_view name = variable.substr(0, variable.find('='));
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+struct ReferenceAt {
+  std::string_view name;  // Empty: it is no reference.
+  size_t length;          // Of all of it, with the sign.
+};
+
+// At the start of `text`, which is a '$'.
+ReferenceAt ReferenceIn(std::string_view text) {
+  const auto is_of_name = [](char c) { return absl::ascii_isalnum(c) || c == '_'; };
+  if (text.starts_with("${")) {
+    const size_t end = text.find('}');
+    if (end == std::string_view::npos) return {{}, 2};
+    return {text.substr(2, end - 2), end + 1};
+  }
+  size_t end = 1;
+  while (end < text.size() && is_of_name(text[end])) ++end;
+  return {text.substr(1, end - 1), end};
 }
 
 }  // namespace
@@ -52,6 +71,27 @@ void KeepWhatTravels(proto::JobStart* start) {
   variables->erase(std::remove_if(variables->begin(), variables->end(),
                                   [](const auto& one) { return !IsOneOf(kTravelling, one); }),
                    variables->end());
+}
+
+void Expand(const std::vector<std::string>& variables, std::vector<std::string>* over) {
+  for (std::string& one : *over) {
+    std::string expanded;
+    std::string_view rest = one;
+    for (size_t sign; (sign = rest.find('$')) != std::string_view::npos;) {
+      expanded.append(rest.substr(0, sign));
+      rest.remove_prefix(sign);
+      const ReferenceAt reference = ReferenceIn(rest);
+      const auto found =
+          std::find_if(variables.begin(), variables.end(), [&](const std::string& variable) {
+            return !reference.name.empty() && variable.starts_with(reference.name) &&
+                   variable.substr(reference.name.size(), 1) == "=";
+          });
+      expanded.append(found == variables.end() ? rest.substr(0, reference.length)
+                                               : found->substr(reference.name.size() + 1));
+      rest.remove_prefix(reference.length);
+    }
+    one = expanded.append(rest);
+  }
 }
 
 void PutOver(std::vector<std::string> over, std::vector<std::string>* variables) {

@@ -27,6 +27,10 @@ std::vector<std::string> OfNode(std::vector<std::string> variables);
 // code and libraries are found and how Sheaf itself behaves: kTravelling in the .cc.
 void KeepWhatTravels(proto::JobStart* start);
 
+// "${NAME}" and "$NAME" in the values of `over` become what `variables` says of NAME. A name that is
+// not there stays as it is written.
+void Expand(const std::vector<std::string>& variables, std::vector<std::string>* over);
+
 // Sets `over` in `variables`; of one name there is one.
 void PutOver(std::vector<std::string> over, std::vector<std::string>* variables);
 

@@ -28,6 +28,15 @@ TEST_CASE("no worker gets the cluster's token or another worker's marks", "[vari
   CHECK(OfNode(own) == Variables{"HOME=/root", "SHEAF_TOKEN_FILE=/f"});
 }
 
+TEST_CASE("values may name other variables", "[variables]") {
+  const Variables own = {"HOME=/root", "HOMES=/homes", "EMPTY="};
+  Variables over = {"A=${HOME}:x", "B=$HOME/$HOMES", "C=${NONE}$NONE", "D=${EMPTY}|$EMPTY|",
+                    "E=costs 5$",  "F=${HOME",       "G=$$HOME",       "H=${A}"};
+  Expand(own, &over);
+  CHECK(over == Variables{"A=/root:x", "B=/root//homes", "C=${NONE}$NONE", "D=||", "E=costs 5$",
+                          "F=${HOME", "G=$/root", "H=${A}"});
+}
+
 TEST_CASE("what is put over an environment takes the place of what was there", "[variables]") {
   Variables variables = {"A=1", "AB=2", "A=3"};
   PutOver({"A=4", "C="}, &variables);

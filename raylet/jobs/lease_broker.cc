@@ -21,6 +21,7 @@ using metrics::Histogram;
 using metrics::HistogramId;
 
 constexpr Nanos kKillAgain = 3 * kSecond;
+constexpr Nanos kLongestPatience = 5 * 60 * kSecond;
 
 // What a worker needs to know of its lease; the strategy has done its work.
 proto::LeaseSpec SpecForWorker(const LeaseSpec& spec) {
@@ -154,7 +155,14 @@ absl::Status LeaseBroker::OnKillWorker(ProcessId owner, const Frame& frame) {
   const auto it = deps_.worker_of.find(lease->number);
   if (it == deps_.worker_of.end() || it->second.packed() != message.process())
     return absl::OkStatus();
-  deps_.pool.Kill(it->second, message.reason());
+  if (message.patience_ns() <= 0) {
+    deps_.pool.Kill(it->second, message.reason());
+  } else if (deps_.pool.Dismiss(it->second, std::min(message.patience_ns(), kLongestPatience),
+                                message.reason())) {
+    proto::Shutdown leave;
+    leave.set_reason(message.reason());
+    SendMessage(To(it->second), FrameKind::kShutdown, leave);
+  }
   return absl::OkStatus();
 }
 

@@ -235,6 +235,27 @@ SCENARIO("damage in a ring: what is no user's own program ends") {
   CHECK_FALSE(node.launcher.WasKilled(driver));
 }
 
+SCENARIO("a worker that may leave by itself is told to, and killed when it has not") {
+  Node node;
+  const ProcessId driver = node.Driver();
+  const proto::LeaseGrant grant = node.Lease(driver);
+  const ProcessId worker = ProcessId::Unpack(grant.worker());
+  node.transport.Take(worker);
+  proto::KillWorker message;
+  message.set_lease(grant.lease());
+  message.set_process(worker.packed());
+  message.set_reason("no handle of it is left");
+  message.set_patience_ns(INT64_MAX);
+  REQUIRE(node.leases.OnKillWorker(driver, node.Of(FrameKind::kKillWorker, message)).ok());
+  const auto frames = node.transport.Take(worker);
+  REQUIRE(frames.size() == 1);
+  CHECK(frames[0].kind == FrameKind::kShutdown);
+  CHECK_FALSE(node.launcher.WasKilled(worker));
+  message.set_patience_ns(0);
+  REQUIRE(node.leases.OnKillWorker(driver, node.Of(FrameKind::kKillWorker, message)).ok());
+  CHECK(node.launcher.WasKilled(worker));
+}
+
 SCENARIO("a blocked worker lends its CPUs") {
   Node node;
   const ProcessId driver = node.Driver();

@@ -145,6 +145,8 @@ LeaseServer::Served LeaseServer::ServeOne(SchedulingClass& cls, Nanos now) {
       return RefuseAll(cls, UnschedulableError(head),
                        absl::StrCat("node ", strategy.node,
                                     ", which it is bound to, is dead or was never there"));
+    case Placement::Kind::kNodeUnfit:
+      return RefuseAll(cls, UnschedulableError(head), InfeasibleWords(*cls.spec, deps_.view));
     case Placement::Kind::kInfeasible:
       if (!on_node) {  // The bundles of a group never change.
         return RefuseAll(cls, UnschedulableError(head), InfeasibleWords(*cls.spec, deps_.view));

@@ -141,6 +141,14 @@ void WorkerPool::Kill(ProcessId process, const std::string& reason) {
   if (it != workers_.end()) EndWorker(process, it->second, reason);
 }
 
+bool WorkerPool::Dismiss(ProcessId process, Nanos patience, const std::string& reason) {
+  const auto it = workers_.find(process);
+  if (it == workers_.end() || !Step(process, it->second, WorkerEvent::kKilled)) return false;
+  it->second.leaves_by = Deadline(clock_.Now(), patience);
+  it->second.why_leaves = reason;
+  return true;
+}
+
 bool WorkerPool::OnExited(ProcessId process, const proto::Death& death) {
   const auto it = workers_.find(process);
   if (it == workers_.end()) return false;
@@ -158,6 +166,8 @@ bool WorkerPool::OnExited(ProcessId process, const proto::Death& death) {
 void WorkerPool::Tick() {
   const Nanos now = clock_.Now();
   for (auto& [process, worker] : workers_) {
+    if (worker.leaves_by != 0 && now >= worker.leaves_by)
+      EndWorker(process, worker, absl::StrCat(worker.why_leaves, ", and it did not leave in time"));
     if (worker.state != WorkerState::kStarting) continue;
     if (now - worker.since < options_.start_timeout) continue;
     const Nanos started_at = worker.since;
@@ -251,7 +261,8 @@ bool WorkerPool::Step(ProcessId process, Worker& worker, WorkerEvent event) {
 }
 
 void WorkerPool::EndWorker(ProcessId process, Worker& worker, const std::string& reason) {
-  if (Step(process, worker, WorkerEvent::kKilled)) launcher_.Kill(process, reason);
+  const bool leaves = std::exchange(worker.leaves_by, 0) != 0;
+  if (Step(process, worker, WorkerEvent::kKilled) || leaves) launcher_.Kill(process, reason);
 }
 
 void WorkerPool::Match(Pool& pool) {

@@ -63,6 +63,8 @@ class WorkerPool {
     std::vector<uint32_t> gpu_ids;  // Bound to these; empty: to none yet.
     Nanos since = 0;                // In this state.
     uint32_t leases = 0;            // Had so far.
+    Nanos leaves_by = 0;            // kDying, and not killed: until then. 0: it was not told to.
+    std::string why_leaves;
     // Owners that may still push for a lease of theirs that has ended here: it gets no other of
     // theirs.
     absl::btree_set<ProcessId> shunned;
@@ -95,6 +97,8 @@ class WorkerPool {
   // `worker` gets no lease of `owner`, until told otherwise.
   void SetShunned(ProcessId worker, ProcessId owner, bool shunned);
   void Kill(ProcessId worker, const std::string& reason);
+  // It was told to leave, and is killed if it is there after `patience`. False: it dies already.
+  bool Dismiss(ProcessId worker, Nanos patience, const std::string& reason);
   // The process is gone. A worker that had not become ready counts as a failed start. False: none
   // of ours.
   bool OnExited(ProcessId worker, const proto::Death& death);

@@ -294,6 +294,33 @@ SCENARIO("an idle worker that owns tasks is not leased to itself") {
   CHECK(t.pool.Find(worker)->state == WorkerState::kIdle);
 }
 
+SCENARIO("a worker that was told to leave is killed when it does not, or when its job ends") {
+  PoolTest t;
+  t.pool.AddJob(kJob, "");
+  const ProcessId worker = t.Lease(1, /*actor=*/true);
+  REQUIRE(t.pool.Dismiss(worker, 5 * kSecond, "no handle of it is left"));
+  CHECK_FALSE(t.pool.Dismiss(worker, 5 * kSecond, "again"));
+  CHECK(t.pool.CountStates().dying == 1);
+  t.clock.Advance(5 * kSecond - 1);
+  t.pool.Tick();
+  CHECK_FALSE(t.launcher.WasKilled(worker));
+  WHEN("it leaves") {
+    CHECK(t.pool.OnExited(worker, {}));
+    t.clock.Advance(kSecond);
+    t.pool.Tick();
+    CHECK_FALSE(t.launcher.WasKilled(worker));
+  }
+  WHEN("it does not") {
+    t.clock.Advance(1);
+    t.pool.Tick();
+    CHECK(t.launcher.WasKilled(worker));
+  }
+  WHEN("its job ends") {
+    t.pool.RemoveJob(kJob, "the driver has left");
+    CHECK(t.launcher.WasKilled(worker));
+  }
+}
+
 SCENARIO("a forgotten need gets no worker") {
   PoolTest t;
   t.pool.AddJob(kJob, "");

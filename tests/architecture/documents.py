@@ -55,6 +55,28 @@ SETTING = re.compile(r"((?:  // .*\n)+)  [\w:<>]+ \w+( = [^;]+)?;")
 DEFAULTS = {"true": "1", "false": "0", "LogLevel::kInfo": "info"}
 
 
+# Read by the Python package alone.
+OF_PYTHON = [
+    ("SHEAF_PYTHON", "python3", "the Python that `sheaf run` becomes."),
+    (
+        "SHEAF_RAY_VERSION",
+        "",
+        "what `ray.__version__` of the alias is, for a library that wants another version of Ray than "
+        "`sheaf.__ray_version__`.",
+    ),
+    (
+        "SHEAF_DEDUP_LOGS",
+        "1",
+        "1: equal lines of several workers appear once at the driver, with their number; 0: all appear.",
+    ),
+    (
+        "SHEAF_CLUSTER",
+        "",
+        'the address that `init("auto")` takes; `cluster_utils.Cluster` sets it while its head lives.',
+    ),
+]
+
+
 def configuration(root: pathlib.Path) -> str:
     """docs/configuration.md, from the comments of `Settings` in base/config.h."""
     header = (root / "base/config.h").read_text()
@@ -72,6 +94,7 @@ def configuration(root: pathlib.Path) -> str:
                 f"{['', 'KiB', 'MiB', 'GiB'][int(shifted[2]) // 10]}"
             ).strip()
         rows.append(f"| `{name}` | {DEFAULTS.get(value, value)} | {text} |")
+    rows += [f"| `{name}` | {default} | {text} |" for name, default, text in OF_PYTHON]
     return "\n".join(
         [
             "# Configuration",

@@ -90,7 +90,7 @@ void Oracle::Started(TaskId task, ProcessId where) {
                             where.ToString()));
   }
   uint64_t& last = incarnation.last_sequence[call->submitter];
-  if (!again && call->arguments.sequence <= last) {
+  if (!again && actor.keeps_order && call->arguments.sequence <= last) {
     Fail("O5", absl::StrCat("call ", task.ToHex(), " is number ", call->arguments.sequence,
                             " of its caller to actor ", call->actor.ToHex(),
                             " and started after number ", last));

@@ -95,6 +95,7 @@ class Oracle {
 
   // Actors.
   void ActorMade(ActorId actor, ProcessId creator, int max_restarts);
+  void ActorMayReorder(ActorId actor) { actors_[actor].keeps_order = false; }
   void ActorMayDie(ActorId actor);
   void ActorKilled(ActorId actor);                   // It may restart, if it has restarts left.
   void ActorLeased(ActorId actor, ProcessId where);  // A process becomes an incarnation,
@@ -153,6 +154,7 @@ class Oracle {
     int max_restarts = 0;  // -1: without bound.
     int restarts_left = 0;
     bool may_die = false;
+    bool keeps_order = true;           // Of the calls of a caller.
     bool disturbed = false;            // A process of it died.
     std::vector<ProcessId> processes;  // Oldest first.
     std::map<ProcessId, Incarnation> incarnations;

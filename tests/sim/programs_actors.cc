@@ -59,15 +59,18 @@ Async<> Workload::Actors(Process& process, DriverState& state) {
   ActorHandle actor;
   actor.max_task_retries = retries[random.Below(3)];
   const uint32_t concurrency = 1;
+  const bool out_of_order = random.OneIn(3);
   const bool fails = random.OneIn(12);
   const TemplateHandle& spec = process.Template(
-      absl::StrCat("actor ", max_restarts, " ", actor.max_task_retries, " ", concurrency),
+      absl::StrCat("actor ", max_restarts, " ", actor.max_task_retries, " ", concurrency, " ",
+                   out_of_order),
       [&](proto::TaskTemplate* made) {
         made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
         made->set_num_returns(1);
         made->mutable_actor()->set_max_restarts(max_restarts);
         made->mutable_actor()->set_max_task_retries(actor.max_task_retries);
         made->mutable_actor()->set_max_concurrency(concurrency);
+        made->mutable_actor()->set_out_of_order(out_of_order);
         (*made->mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
         (*made->mutable_lease()->mutable_running()->mutable_amounts())["CPU"] = 0;
       });
@@ -80,6 +83,7 @@ Async<> Workload::Actors(Process& process, DriverState& state) {
   world_.oracle.Made(ReturnOf(task, 0), arguments.id, 0, task);
   world_.oracle.ActorMade(actor.id, process.self, max_restarts);
   if (fails) world_.oracle.ActorMayDie(actor.id);
+  if (out_of_order) world_.oracle.ActorMayReorder(actor.id);
   ArgumentList encoded;
   encoded.AddValue(AsBytes(arguments));
   actor.handle = process.CreateActor(spec, std::move(encoded), {});

@@ -141,6 +141,7 @@ proto::ActorAnswer ActorDirectory::AnswerOf(ActorId actor, const proto::GcsReply
   if (creation.ParseFromString(info.handle())) {
     answer.set_max_task_retries(creation.actor().max_task_retries());
     answer.set_max_pending_calls(creation.actor().max_pending_calls());
+    answer.set_out_of_order(creation.actor().out_of_order());
   }
   if (reply.error() != 0 || info.state() == proto::ActorInfo::DEAD) {
     answer.set_state(proto::ActorAnswer::DEAD);

@@ -57,7 +57,9 @@ void FrameDispatch::OnCancel(ProcessId from, const Frame& frame) {
     core_.owner.CancelTask(cancel->task, cancel->force != 0, cancel->recursive != 0);
     return;
   }
-  if (core_.executor.OnCancel(from, cancel->task)) host_.OnRunningCancelled(cancel->task);
+  // By force its process is killed: what the call would say of an interrupt is not the answer.
+  if (core_.executor.OnCancel(from, cancel->task, cancel->force == 0))
+    host_.OnRunningCancelled(cancel->task);
   if (cancel->recursive != 0) core_.owner.CancelChildren(cancel->task, cancel->force != 0);
 }
 

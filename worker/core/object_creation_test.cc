@@ -38,7 +38,7 @@ SCENARIO("what no store of this size can hold is refused at once") {
   CoreNode node;
   ObjectCreation creation(*node.core, {.id = node.core->NextName(), .size_bytes = 1 << 30}, {});
   REQUIRE(creation.Look());
-  CHECK(absl::IsInvalidArgument(creation.End(absl::OkStatus()).status()));
+  CHECK(absl::IsResourceExhausted(creation.End(absl::OkStatus()).status()));
 }
 
 SCENARIO("who has waited in vain hears that there was no room, and is forgotten") {

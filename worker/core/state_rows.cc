@@ -73,6 +73,7 @@ void AddOwnCalls(ProcessCore& core, const std::string& id_sought, RowBudget& bud
     row.set_attempt(task.attempt);
     row.set_job(core.job());
     row.set_state(StateOf(task));
+    if (const ActorClient* actor = task.target.actor()) row.set_actor_id(actor->id.ToHex());
     const OwnedLease* lease = task.target.lease();
     if (lease != nullptr && task.state == TaskState::kPushed)
       row.set_worker(lease->worker->process.packed());
@@ -93,6 +94,9 @@ void AddRunningCalls(ProcessCore& core, const std::string& id_sought, RowBudget&
     row.set_name(std::string(call.name()));
     row.set_state("RUNNING");
     row.set_owner(id.maker_bits);
+    row.set_job(core.job());
+    row.set_attempt(call.attempt());
+    if (!call.actor_id.is_nil()) row.set_actor_id(call.actor_id.ToHex());
     row.set_worker(core.self.packed());
     budget.Count(row);
   });

@@ -201,6 +201,7 @@ void TaskExecutor::BecomeActor(const proto::TaskTemplate& creation) {
   const proto::ActorOptions& options = creation.actor();
   is_actor_ = true;
   is_async_ = options.is_async();
+  out_of_order_ = options.out_of_order();
   default_group().limit = options.max_concurrency() != 0 ? options.max_concurrency()
                           : is_async_                    ? kAsyncConcurrency
                                                          : 1;
@@ -314,8 +315,9 @@ CallExecution* TaskExecutor::FindRunning(ProcessId owner, TaskId task) {
   return nullptr;
 }
 
-bool TaskExecutor::OnCancel(ProcessId from, TaskId task) {
+bool TaskExecutor::OnCancel(ProcessId from, TaskId task, bool running) {
   if (CallExecution* call = FindRunning(from, task)) {
+    if (!running) return false;
     call->cancel_requested.store(true, std::memory_order_relaxed);
     return true;
   }

@@ -55,8 +55,9 @@ class TaskExecutor {
   bool OnLeaseRevoke(LeaseNumber lease);
   void OnActorLease(const proto::ActorLease& lease) { may_begin_until_ = lease.until_ns(); }
   void OnTakeBack(ProcessId from, const TakeBack& take_back);
-  // True: it runs, and has been asked to end. A queued one is answered as cancelled.
-  bool OnCancel(ProcessId from, TaskId task);
+  // True: it runs, and has been asked to end, if `running` ones shall. A queued one is answered as
+  // cancelled.
+  bool OnCancel(ProcessId from, TaskId task, bool running);
   void OnStreamAck(ProcessId from, const StreamAck& ack);
   void OnProcessDied(ProcessId process);
 
@@ -89,6 +90,8 @@ class TaskExecutor {
   bool TakeGroupsChanged() { return std::exchange(groups_changed_, false); }
   bool is_actor() const { return is_actor_; }
   bool is_async() const { return is_async_; }
+  // Calls of a caller start in their order: one that waits for its arguments holds up the others.
+  bool keeps_order() const { return !out_of_order_; }
   ActorId actor_id() const { return actor_id_; }
   // To be asked by who takes a call with arguments in the store, before they are pinned;
   // FinishEnded ends what they hold.
@@ -154,7 +157,7 @@ class TaskExecutor {
   // Pushes of a lease that has not begun here.
   std::deque<std::pair<ProcessId, std::string>> early_;
   std::deque<std::shared_ptr<CallExecution>> before_construction_;
-  bool is_actor_ = false, is_async_ = false, constructed_ = false;
+  bool is_actor_ = false, is_async_ = false, out_of_order_ = false, constructed_ = false;
   ActorId actor_id_;
   Nanos may_begin_until_ = kForever;  // Of detached actors: kActorLease.
   bool blocked_ = false;

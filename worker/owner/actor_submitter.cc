@@ -58,7 +58,7 @@ void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskReco
     Push(client, task);
     return;
   }
-  client.queue.PushBack(&task);
+  ListOf(client, task).PushBack(&task);
   if (!client.asked) Ask(client);
   tasks_.Start(task, *this);
 }
@@ -101,11 +101,15 @@ void ActorSubmitter::OnArgumentsReady(TaskRecord& task) {
     for (const auto& argument : task.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
       const Error error = ArgumentFailed(task, argument.object->extra->error);
-      client.queue.Remove(&task);
+      ListOf(client, task).Remove(&task);
       tasks_.Fail(task, error);
       Pump(client);
       return;
     }
+  }
+  if (client.out_of_order) {
+    client.waiting.Remove(&task);
+    client.queue.PushBack(&task);
   }
   task.state = TaskState::kQueued;
   Pump(client);
@@ -126,7 +130,7 @@ void ActorSubmitter::PushHeldBack() {
 // False: the next call waits for room.
 bool ActorSubmitter::PushWhileRoom(ActorClient& client) {
   if (client.state != State::ALIVE) return true;
-  // In call order: one whose arguments are missing holds back those behind it.
+  // One whose arguments are missing holds back those behind it, as long as it is in this list.
   while (!client.queue.empty() && client.queue.first->state == TaskState::kQueued) {
     if (!HasRoom(client)) return false;
     Push(client, *client.queue.PopFront());
@@ -164,7 +168,8 @@ void ActorSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   if (tasks_.Finish(reply, from) == TaskTable::Outcome::kRetry) {
     // What it failed for may be an argument that is lost: it waits until that is made again, before
     // all that was called later, or ends in its error.
-    client.queue.PushFront(&task);
+    task.state = TaskState::kWaitingForArguments;
+    ListOf(client, task).PushFront(&task);
     tasks_.Start(task, *this);
   }
 }
@@ -193,6 +198,10 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
   const Input input(*this, client);
   client.max_task_retries = answer.max_task_retries();
   client.max_pending_calls = answer.max_pending_calls();
+  if (answer.out_of_order() && !std::exchange(client.out_of_order, true)) {
+    for (TaskList all = std::exchange(client.queue, {}); TaskRecord* task = all.PopFront();)
+      ListOf(client, *task).PushBack(task);
+  }
   switch (answer.state()) {
     case State::ALIVE: {
       if (client.state == State::ALIVE && client.incarnation == answer.incarnation()) return;
@@ -230,6 +239,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
       DecideAfterDeath(client, true);
       // Failing one may fail another that waits for its result, and takes it out of the queue.
       while (TaskRecord* task = client.queue.PopFront()) tasks_.Fail(*task, client.death);
+      while (TaskRecord* task = client.waiting.PopFront()) tasks_.Fail(*task, client.death);
       return;
     }
   }
@@ -308,7 +318,7 @@ void ActorSubmitter::Cancel(TaskRecord& task, bool recursive) {
     }
     return;
   }
-  client.queue.Remove(&task);
+  ListOf(client, task).Remove(&task);
   tasks_.Fail(task, CancelledBeforeStart(tasks_.Describe(task)));
   Pump(client);
 }

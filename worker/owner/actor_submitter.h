@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Calls to actors, from any process: in order per caller, directly to the actor's process, held
-// back while it starts or restarts. Where an actor is, its creator knows (CreatedActors); others ask
+// back while it starts or restarts. To an actor that executes out of order those that can start
+// overtake those that wait for arguments. Where an actor is, its creator knows (CreatedActors); others ask
 // it, and are told of each change. Calls beyond the credits of their actor or of the way to it
 // (back_pressure.h) stay here, in order, until there is room. Pure.
 #pragma once
@@ -27,7 +28,8 @@ struct ActorClient {
   uint32_t incarnation = 0;
   uint64_t pushes = 0;  // In this incarnation.
   TaskList queue;       // Not pushed, in call order.
-  TaskList in_flight;   // In push order.
+  TaskList waiting;  // Out of order: those that wait for arguments, which are not in `queue` then.
+  TaskList in_flight;  // In push order.
   TaskList undecided;  // Were in flight when the process died; the next answer says what becomes of
                        // them.
   Error death;         // DEAD, or `ended`.
@@ -36,6 +38,7 @@ struct ActorClient {
   int64_t max_pending_calls = 0;  // Of this caller; 0 or below: no bound.
   int inputs = 0;                 // Being worked on.
   bool ended = false;             // This process had it killed for good, and calls it no more.
+  bool out_of_order = false;
   bool asked = false;
   bool held_back = false;  // In ActorSubmitter::held_back_.
   bool answered = false;   // Since the last Inquire.
@@ -81,7 +84,7 @@ class ActorSubmitter final : public TaskDispatcher {
   // Asks again about actors that are waited for. Returns when it wants to be called next.
   Nanos Tick();
   size_t pending(const ActorClient& client) const {
-    return client.queue.size + client.in_flight.size + client.undecided.size;
+    return client.queue.size + client.waiting.size + client.in_flight.size + client.undecided.size;
   }
   // Of the credits that `client` has at its actor. A caller may call while there are some left. An
   // actor needs none at itself: the thread that waited for them might be the one that gives them.
@@ -95,7 +98,8 @@ class ActorSubmitter final : public TaskDispatcher {
            pending_bytes(client) < limits_.max_pending - limits_.max_pending / 8;
   }
   size_t pending_bytes(const ActorClient& client) const {
-    return client.queue.bytes + client.in_flight.bytes + client.undecided.bytes;
+    return client.queue.bytes + client.waiting.bytes + client.in_flight.bytes +
+           client.undecided.bytes;
   }
   // Some calls wait for room on the way to their actors; PushHeldBack sends those that have some
   // now. To be called after frames came or went.
@@ -109,6 +113,11 @@ class ActorSubmitter final : public TaskDispatcher {
  private:
   void Pump(ActorClient& client);
   bool PushWhileRoom(ActorClient& client);
+  // Of those that are not pushed.
+  static TaskList& ListOf(ActorClient& client, const TaskRecord& task) {
+    const bool waits = task.state == TaskState::kWaitingForArguments;
+    return client.out_of_order && waits ? client.waiting : client.queue;
+  }
   void Push(ActorClient& client, TaskRecord& task);
   bool HasRoom(const ActorClient& client) const {
     return client.in_flight.bytes < limits_.max_pending &&

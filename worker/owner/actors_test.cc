@@ -6,10 +6,11 @@ namespace sheaf {
 namespace {
 
 struct ActorFixture : Fixture {
-  const TemplateRecord& Creation(int max_restarts = 0) {
+  const TemplateRecord& Creation(int max_restarts = 0, bool out_of_order = false) {
     TemplateRecord& record = const_cast<TemplateRecord&>(Template());
     record.spec.set_kind(proto::TaskTemplate::ACTOR_CREATION);
     record.spec.mutable_actor()->set_max_restarts(max_restarts);
+    record.spec.mutable_actor()->set_out_of_order(out_of_order);
     return record;
   }
   const TemplateRecord& Method() {
@@ -33,7 +34,9 @@ struct ActorFixture : Fixture {
       references->arguments.push_back({argument.entry(), 0, false});
       owner.references.AddUse(*argument.entry());
     }
-    TaskRecord* task = owner.tasks.Add(Method(), {}, std::move(references), {});
+    InlineBytes encoded;
+    if (argument) encoded = InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0}));
+    TaskRecord* task = owner.tasks.Add(Method(), std::move(encoded), std::move(references), {});
     ObjectHandle result(task->first_return);
     owner.actors.Submit(owner.actors.ClientOf(*actor.entry()), *actor.entry(), *task);
     return result;
@@ -143,6 +146,64 @@ SCENARIO("a call of an actor that is tried again looks at its arguments again") 
   CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
 }
 
+SCENARIO("out of order a call overtakes those that wait for arguments, and none is lost") {
+  ActorFixture f;
+  const bool of_another =
+      GENERATE(false, true);  // Whose creator says it when the calls are queued.
+  const ActorId foreign = ActorId::Make({1, 30}, 4);
+  const ObjectHandle actor =
+      of_another ? ObjectHandle(f.owner.references.Incoming({DetachedActorHandle(foreign), {}}))
+                 : f.Create(f.Creation(0, /*out_of_order=*/true));
+  const ObjectHandle argument(
+      f.owner.references.NewOwned(ObjectId::Make(kSelf, f.owner.references.NextSequence(), 1)));
+  const ObjectHandle lost(
+      f.owner.references.NewOwned(ObjectId::Make(kSelf, f.owner.references.NextSequence(), 1)));
+  const ObjectHandle waits = f.Call(actor, argument);
+  const ObjectHandle fails = f.Call(actor, lost);
+  const ObjectHandle given_up = f.Call(actor, argument);
+  const ObjectHandle first = f.Call(actor);
+  proto::ActorAnswer answer;
+  answer.set_actor_id(foreign.Binary());
+  answer.set_out_of_order(true);
+  if (of_another) {
+    answer.set_state(proto::ActorAnswer::ALIVE);
+    answer.set_incarnation(1);
+    answer.set_process(kWorker.packed());
+    f.owner.actors.OnAnswer(answer);
+  } else {
+    f.GrantActor();
+    f.Reply(f.TakePush(), "");
+  }
+  const ActorClient& client = f.owner.actors.ClientOf(*actor.entry());
+  const auto next_is = [&](const ObjectHandle& call) {
+    return f.TakePush().task_sequence_bits == TaskOf(call.id()).sequence_bits;
+  };
+  CHECK(next_is(first));
+  const ObjectHandle second = f.Call(actor);
+  CHECK(next_is(second));
+  CHECK(f.owner.actors.pending(client) == 5);
+  f.owner.CancelTask(TaskOf(given_up.id()), false, false);
+  CHECK(given_up.entry()->extra->error.kind == ErrorKind::kTaskCancelled);
+  f.owner.references.SetError(*lost.entry(), {ErrorKind::kObjectLost, "lost", {}});
+  CHECK(fails.entry()->state == ObjectState::kError);
+  CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
+  WHEN("the argument comes") {
+    f.owner.references.SetValue(*argument.entry(), "value");
+    CHECK(next_is(waits));
+    CHECK(f.owner.actors.pending(client) == 3);
+  }
+  WHEN("the actor dies") {
+    if (of_another) {
+      answer.set_state(proto::ActorAnswer::DEAD);
+      f.owner.actors.OnAnswer(answer);
+    } else {
+      f.owner.created_actors.Kill(ActorOf(actor), /*no_restart=*/true, "kill was called");
+    }
+    CHECK(waits.entry()->extra->error.kind == ErrorKind::kActorDied);
+    CHECK(f.owner.actors.pending(client) == 0);
+  }
+}
+
 SCENARIO("with its last handle an actor ends, and nothing of it is kept") {
   ActorFixture f;
   const size_t before = f.owner.references.size();
@@ -155,7 +216,9 @@ SCENARIO("with its last handle an actor ends, and nothing of it is kept") {
     CHECK(result.entry()->value == "1");
   }
   f.owner.references.CollectDropped();
-  f.transport.Take(FrameKind::kKillWorker);
+  proto::KillWorker end;
+  REQUIRE(end.ParseFromString(f.transport.Take(FrameKind::kKillWorker).body));
+  CHECK(end.patience_ns() > 0);  // It may run what users have for its end.
   CHECK(f.owner.references.size() == before);
   CHECK(f.owner.tasks.size() == 0);
 }

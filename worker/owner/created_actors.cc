@@ -26,6 +26,7 @@ const char* StateName(State::State state) {
 }
 
 constexpr size_t kLargestPayload = 1 << 20;
+constexpr Nanos kPatience = 30 * kSecond;  // With an actor that ends as nobody wants it any more.
 
 void SetDeath(const Error& error, proto::ActorAnswer* answer) {
   answer->set_error(static_cast<uint32_t>(error.kind));
@@ -64,6 +65,7 @@ void CreatedActors::Enter(TaskRecord& creation) {
   ActorClient& client = submitter_.ClientOf(*creation.first_return);
   client.local = true;
   client.max_pending_calls = creation.spec->spec.actor().max_pending_calls();
+  client.out_of_order = creation.spec->spec.actor().out_of_order();
 }
 
 void CreatedActors::Begin(TaskRecord& creation) {
@@ -210,7 +212,7 @@ void CreatedActors::Withdraw(const CreatedActor& actor) {
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, none);
 }
 
-void CreatedActors::EndLease(CreatedActor& actor, const std::string& reason) {
+void CreatedActors::EndLease(CreatedActor& actor, const std::string& reason, Nanos patience) {
   if (actor.lease == 0) {
     if (actor.key == 0) return;
     by_key_.erase(actor.key);
@@ -221,6 +223,7 @@ void CreatedActors::EndLease(CreatedActor& actor, const std::string& reason) {
   kill.set_lease(actor.lease);
   kill.set_process(actor.process.packed());
   kill.set_reason(reason);
+  kill.set_patience_ns(patience);
   SendMessage(transport_.To(RayletOf(actor.process.node)), FrameKind::kKillWorker, kill);
 }
 
@@ -229,18 +232,22 @@ void CreatedActors::Kill(ActorId id, bool no_restart, const std::string& reason)
   if (actor == nullptr) return;
   const bool for_good = no_restart || actor->restarts_left == 0;
   if (!for_good && actor->lease == 0) return;  // It has no process: it starts anyway.
+  if (for_good) return EndForGood(*actor, reason, 0);
   EndLease(*actor, reason);
-  if (for_good) {
-    SetDead(*actor, {ErrorKind::kActorDied,
-                     absl::StrCat("the actor ", actor->creation->spec->spec.name(), " (",
-                                  id.ToHex(), ") was ended: ", reason),
-                     {}});
-  }
+}
+
+void CreatedActors::EndForGood(CreatedActor& actor, const std::string& reason, Nanos patience) {
+  EndLease(actor, reason, patience);
+  SetDead(actor, {ErrorKind::kActorDied,
+                  absl::StrCat("the actor ", actor.creation->spec->spec.name(), " (",
+                               actor.id.ToHex(), ") was ended: ", reason),
+                  {}});
 }
 
 void CreatedActors::OnUnreferenced(ObjectId creation_object) {
   const TaskId task = TaskOf(creation_object);
-  Kill({task.maker_bits, task.sequence_bits}, true, "no handle of it is left");
+  if (CreatedActor* actor = Find({task.maker_bits, task.sequence_bits}))
+    EndForGood(*actor, "no handle of it is left", kPatience);
 }
 
 void CreatedActors::OnQuery(ProcessId from, const proto::ActorQuery& query) {
@@ -272,6 +279,7 @@ proto::ActorAnswer CreatedActors::AnswerOf(const CreatedActor& actor) const {
   answer.set_incarnation(actor.incarnation);
   answer.set_max_task_retries(actor.creation->spec->spec.actor().max_task_retries());
   answer.set_max_pending_calls(actor.creation->spec->spec.actor().max_pending_calls());
+  answer.set_out_of_order(actor.creation->spec->spec.actor().out_of_order());
   if (actor.state == State::ALIVE) {
     answer.set_process(actor.process.packed());
     answer.set_lease(actor.lease);

@@ -57,7 +57,7 @@ class CreatedActors final : public TaskDispatcher {
   void OnProcessDied(ProcessId process, const proto::Death& death);
   void OnQuery(ProcessId from, const proto::ActorQuery& query);
   void Kill(ActorId actor, bool no_restart, const std::string& reason);
-  // No handle is left anywhere.
+  // No handle is left anywhere, and no call of it: its process runs what users have for its end.
   void OnUnreferenced(ObjectId creation_object);
   // `ended` is called once for each named actor that ended for good: its name is free.
   void set_on_named_end(std::function<void(ActorId)> ended) { on_named_end_ = std::move(ended); }
@@ -73,7 +73,9 @@ class CreatedActors final : public TaskDispatcher {
   void TellWatchers(const CreatedActor& actor);
   void Remove(CreatedActor& actor);
   void Withdraw(const CreatedActor& actor);  // Its demand.
-  void EndLease(CreatedActor& actor, const std::string& reason);
+  // With `patience` its process may leave by itself so long.
+  void EndLease(CreatedActor& actor, const std::string& reason, Nanos patience = 0);
+  void EndForGood(CreatedActor& actor, const std::string& reason, Nanos patience);
   proto::ActorAnswer AnswerOf(const CreatedActor& actor) const;
 
   const ProcessId self_;

@@ -81,7 +81,7 @@ struct alignas(64) ObjectEntry {
   uint32_t uses = 0;
   uint32_t lineage_uses = 0;  // Arguments of finished calls that may run again.
   uint64_t size : 48 = 0;     // Bytes of the value, wherever it is.
-  ObjectState state : 6 = ObjectState::kPending;
+  ObjectState state : 5 = ObjectState::kPending;
   bool owned : 1 = true;
   bool listed : 1 = false;      // Found by id: it has left the process, or came from another.
   bool registered : 1 = false;  // Borrowed: its owner knows of this node.
@@ -95,6 +95,7 @@ struct alignas(64) ObjectEntry {
   bool recipe_evicted : 1 = false;  // There was one, until lineage passed its bound.
   bool viewed : 1 = false;          // Somebody may look at `value` in place.
   bool unpromoted : 1 = false;      // Waits for room in the store, which it wants a copy in.
+  bool of_call : 1 = false;         // A result, whether or not its call may run again.
   std::string value;
   ObjectLocation location;
   TaskRecord* task = nullptr;  // Makes it, or made it and can again (lineage). Owned objects.

@@ -316,7 +316,7 @@ void ObjectResolver::Lost(ObjectEntry& object, const Error& why) {
   }
   if (tasks_.Reconstruct(object, submitter_)) return;
   Error error = why;
-  if (object.task != nullptr || object.recipe_evicted) {
+  if (object.of_call) {
     error.kind = ErrorKind::kReconstructionFailed;
     absl::StrAppend(&error.message, "; it cannot be made again: ", tasks_.WhyNotAgain(object));
   }

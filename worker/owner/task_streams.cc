@@ -103,6 +103,7 @@ ObjectEntry* TaskTable::TakeItem(TaskRecord& task, const StreamItemHead& head) {
       references_.NewOwned(indexed ? ItemOf(IdOf(task), head.index)
                                    : ObjectId::Make(self_, references_.NextSequence(), 1));
   item->uses = 1;
+  item->of_call = true;
   stream.items.push_back(item);
   return item;
 }

@@ -293,7 +293,7 @@ SCENARIO("a call with no retries left does not run again") {
   ObjectHandle stream;
   const std::vector<ObjectHandle> items = f.Taken(&stream, 2, 0);
   f.NodeDies();
-  for (const ObjectHandle& item : items) CHECK(KindOf(item) == ErrorKind::kObjectLost);
+  for (const ObjectHandle& item : items) CHECK(KindOf(item) == ErrorKind::kReconstructionFailed);
   CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
 }
 

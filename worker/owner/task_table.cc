@@ -87,6 +87,7 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
     ObjectEntry* entry = references_.NewOwned(ReturnOf(id, static_cast<uint16_t>(i)));
     entry->task = task;
     entry->uses = 1;
+    entry->of_call = true;
     if (i == 0) {
       task->first_return = entry;
     } else {

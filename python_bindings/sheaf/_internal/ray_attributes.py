@@ -21,6 +21,13 @@ def _hash(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
+def _long_hash(text: str) -> str:
+    """28 bytes, as ids of classes have."""
+    import hashlib
+
+    return hashlib.sha224(text.encode(), usedforsecurity=False).hexdigest()
+
+
 def _parameters(function: Any) -> list[Any]:
     import inspect
 
@@ -221,7 +228,7 @@ class ActorClassMetadata:
     def class_id(self) -> Any:
         """The same for the same name in the same module."""
         cls = self.modified_class
-        return self._id_class(_hash(f"{cls.__module__}.{cls.__qualname__}"))
+        return self._id_class(_long_hash(f"{cls.__module__}.{cls.__qualname__}"))
 
     @property
     def method_meta(self) -> _Methods:

@@ -253,7 +253,9 @@ async def _done(sending: Future[bool]) -> bool:
 
 def cancel_call(task: bytes) -> None:
     """Cancels the coroutine of a call, if it runs and was not cancelled before."""
+    _cancelled.add(task)  # First: the call's own end takes it out.
     running = _running.pop(task, None)
-    if running is not None:
-        _cancelled.add(task)
+    if running is None:
+        _cancelled.discard(task)
+    else:
         running.get_loop().call_soon_threadsafe(running.cancel)

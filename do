@@ -196,7 +196,7 @@ ensure_peer_packages() {
 }
 
 # What the Python package is built, tested and run with, from PyPI: in a virtual environment, since Debian 12 refuses pip elsewhere.
-python_packages() { echo nanobind==3.1.0 nanobind-backend==1.0.0 scikit-build-core==1.1.2 cloudpickle==3.1.2 numpy pytest; }
+python_packages() { echo nanobind==3.1.0 nanobind-backend==1.0.0 scikit-build-core==1.1.2 cloudpickle==3.1.3 numpy pytest; }
 
 # Makes build/venv, where the system has a Python that the package supports.
 ensure_venv() {

@@ -20,8 +20,10 @@ Usage: ./do COMMAND
   python ARG...            run Python with this build of the package sheaf
   peer [AREA[.NAME]...]    the same small programs on Sheaf and, as recorded, on Ray: what differs; --live runs Ray, too; --help
   docs                     all documents and the reference of both APIs as a site in build/docs, with its links checked
-  wheel [PYTHON...]        build a wheel of the package into build/wheel, and try it in a clean environment; with each PYTHON, as
-                           python3.13, also the acceptance programs and a training, with NumPy 2 and, where there is one, NumPy 1
+  wheel [--portable] [PYTHON...]
+                           build a wheel of the package into build/wheel, and try it in a clean environment; with each PYTHON, as
+                           python3.13, also the acceptance programs and a training, with NumPy 2 and, where there is one, NumPy 1;
+                           --portable: on Debian 12, for Linux as old as Debian 11; first builds six libraries from their sources
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
@@ -501,8 +503,13 @@ docs() {
 }
 
 # Packs what is built into a wheel, then runs its test on it. wheel PYTHON...: and the whole of it with each of them.
+# --portable: what the wheel holds is linked for Linux as old as tools/portable_libraries.sh has a C library of.
 wheel() {
-  local python numpy status
+  local python numpy status portable=
+  if [[ ${1:-} == --portable ]]; then
+    portable=$PWD/build/portable
+    shift
+  fi
   for python; do
     command -v "$python" >/dev/null || fail "wheel: there is no '$python'"
   done
@@ -510,6 +517,8 @@ wheel() {
   step "venv" ensure_venv
   [[ -x build/venv/bin/python ]] || fail "no build/venv to build the wheel with"
   step "configure" configure build
+  [[ -z $portable || -e $portable/.made ]] || step "libraries" tools/portable_libraries.sh "$portable" "$(jobs)"
+  grep -q "^SHEAF_PORTABLE:PATH=$portable\$" build/CMakeCache.txt || step "configure" cmake -S . -B build -DSHEAF_PORTABLE="$portable"
   step "build" build_into build sheaf_python sheaf_gloo
   rm -rf build/wheel
   step "wheel" build/venv/bin/python tests/packaging/assemble.py build build/wheel

@@ -36,6 +36,16 @@ if(SHEAF_BUILD_TESTS)
   target_compile_options(sheaf_catch PRIVATE -O0)
 endif()
 
+# sheaf_link_static(TARGET): with static libraries for those that have a static twin, and all of them for a portable wheel.
+function(sheaf_link_static target)
+  set(link ${PROJECT_SOURCE_DIR}/cmake/link_static.sh)
+  if(SHEAF_PORTABLE)
+    string(APPEND link " --portable ${SHEAF_PORTABLE}")
+  endif()
+  set_target_properties(${target} PROPERTIES RULE_LAUNCH_LINK ${link})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/link_static.sh)
+endfunction()
+
 # sheaf_test(FOLDER SOURCES a_test.cc... [DEPENDS folder...] [LINK target...])
 # One Catch2 program per folder, FOLDER_test, registered with ctest.
 function(sheaf_test name)

@@ -2,7 +2,7 @@
 find_package(Threads REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(absl REQUIRED)
-find_package(Boost 1.81 REQUIRED)
+find_package(Boost 1.81 CONFIG REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED COMPONENTS core)

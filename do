@@ -21,7 +21,10 @@ Usage: ./do COMMAND
   python ARG...            run Python with this build of the package sheaf
   peer [AREA[.NAME]...]    the same small programs on Sheaf and, as recorded, on Ray: what differs; --live runs Ray, too; --help
   docs                     all documents and the reference of both APIs as a site in build/docs, with its links checked
-  wheel                    build a wheel of the package into build/wheel, and try it in a clean environment
+  wheel [--portable] [PYTHON...]
+                           build a wheel of the package into build/wheel, and try it in a clean environment; with each PYTHON, as
+                           python3.13, also the acceptance programs and a training, with NumPy 2 and, where there is one, NumPy 1;
+                           --portable: on Debian 12, for Linux as old as Debian 11; first builds six libraries from their sources
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
@@ -197,7 +200,7 @@ ensure_peer_packages() {
 }
 
 # What the Python package is built, tested and run with, from PyPI: in a virtual environment, since Debian 12 refuses pip elsewhere.
-python_packages() { echo nanobind==3.1.0 nanobind-backend==1.0.0 scikit-build-core==1.1.2 cloudpickle==3.1.2 numpy pytest; }
+python_packages() { echo nanobind==3.1.0 nanobind-backend==1.0.0 scikit-build-core==1.1.2 cloudpickle==3.1.3 numpy pytest; }
 
 # Makes build/venv, where the system has a Python that the package supports.
 ensure_venv() {
@@ -506,12 +509,23 @@ docs() {
   say "done: $PWD/build/docs/index.html"
 }
 
-# Packs what is built into a wheel, then runs its test on it.
+# Packs what is built into a wheel, then runs its test on it. wheel PYTHON...: and the whole of it with each of them.
+# --portable: what the wheel holds is linked for Linux as old as tools/portable_libraries.sh has a C library of.
 wheel() {
+  local python numpy status portable=
+  if [[ ${1:-} == --portable ]]; then
+    portable=$PWD/build/portable
+    shift
+  fi
+  for python; do
+    command -v "$python" >/dev/null || fail "wheel: there is no '$python'"
+  done
   step "packages" ensure_packages ask
   step "venv" ensure_venv
   [[ -x build/venv/bin/python ]] || fail "no build/venv to build the wheel with"
   step "configure" configure build
+  [[ -z $portable || -e $portable/.made ]] || step "libraries" tools/portable_libraries.sh "$portable" "$(jobs)"
+  grep -q "^SHEAF_PORTABLE:PATH=$portable\$" build/CMakeCache.txt || step "configure" cmake -S . -B build -DSHEAF_PORTABLE="$portable"
   step "build" build_into build sheaf_python sheaf_gloo
   rm -rf build/wheel
   step "wheel" build/venv/bin/python tests/packaging/assemble.py build build/wheel
@@ -519,6 +533,14 @@ wheel() {
   say "try"
   # 77: what the wheel requires could not be fetched; it is built all the same.
   build/venv/bin/python tests/packaging/wheel_test.py --wheel build/wheel/*.whl || (($? == 77)) || fail "the wheel does not work"
+  for python; do
+    for numpy in 'numpy>=2' 'numpy<2'; do
+      say "try with $python and $numpy"
+      status=0
+      "$python" tests/packaging/wheel_test.py --wheel build/wheel/*.whl --programs --numpy "$numpy" || status=$?
+      ((status == 0 || status == 77)) || fail "the wheel does not work with $python and $numpy"
+    done
+  done
   note "$(ls -sh build/wheel/*.whl)"
 }
 
@@ -605,7 +627,7 @@ main() {
     tidy) tidy "$@" ;;
     python) python_package "$@" ;;
     docs) docs ;;
-    wheel) wheel ;;
+    wheel) wheel "$@" ;;
     peer) peer "$@" ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;

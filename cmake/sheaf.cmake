@@ -29,9 +29,22 @@ endfunction()
 if(SHEAF_BUILD_TESTS)
   add_library(sheaf_catch STATIC tests/catch/run.cc tests/catch/main.cc)
   target_include_directories(sheaf_catch PUBLIC ${PROJECT_SOURCE_DIR})
+  if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
+    target_include_directories(sheaf_catch PUBLIC ${PROJECT_SOURCE_DIR}/tests/catch/version3)
+  endif()
   target_link_libraries(sheaf_catch PUBLIC Catch2::Catch2)
   target_compile_options(sheaf_catch PRIVATE -O0)
 endif()
+
+# sheaf_link_static(TARGET): with static libraries for those that have a static twin, and all of them for a portable wheel.
+function(sheaf_link_static target)
+  set(link ${PROJECT_SOURCE_DIR}/cmake/link_static.sh)
+  if(SHEAF_PORTABLE)
+    string(APPEND link " --portable ${SHEAF_PORTABLE}")
+  endif()
+  set_target_properties(${target} PROPERTIES RULE_LAUNCH_LINK ${link})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/link_static.sh)
+endfunction()
 
 # sheaf_test(FOLDER SOURCES a_test.cc... [DEPENDS folder...] [LINK target...])
 # One Catch2 program per folder, FOLDER_test, registered with ctest.

@@ -3,6 +3,9 @@
 
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
+#if __has_include(<catch2/catch_session.hpp>)
+#include <catch2/catch_session.hpp>  // Of version 3, which has its session apart.
+#endif
 
 namespace sheaf {
 

@@ -1,7 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """The wheel works in a clean virtual environment: no compiler and no other program in PATH, no
 library of the system but those of every Linux. `--wheel FILE` tries that one, else one is made of a
-build folder."""
+build folder. The environment is of the Python that runs this; `--programs` runs the acceptance
+programs and a training there, too."""
 
 import argparse
 import os
@@ -17,6 +18,8 @@ import platform_tag
 
 SKIPPED = 77
 WAIT_S = 200
+PROGRAMS_WAIT_S = 900
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 NO_INDEX = (
     "No matching distribution found",
     "Could not find a version",
@@ -26,19 +29,21 @@ NO_INDEX = (
 )
 # What a Linux with Python has: the C and C++ libraries, and what the interpreter itself loads.
 SYSTEM = re.compile(
-    r"^(ld-linux.*|lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|z|ffi|expat|crypto|ssl|lzma|bz2|uuid|python3.*))\.so[.\d]*$"
+    r"^(ld-linux.*|lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|z|ffi|expat|crypto|ssl|lzma|zstd|bz2|uuid|python3.*))\.so[.\d]*$"
 )
 
 
-def run(command, **how):
+def run(command, timeout=WAIT_S, **how):
     return subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=WAIT_S, **how
+        [str(word) for word in command], capture_output=True, text=True, timeout=timeout, **how
     )
 
 
 class Wheel(unittest.TestCase):
     wheel: pathlib.Path
     scratch: pathlib.Path
+    numpy = "numpy"
+    programs = False
 
     @classmethod
     def setUpClass(cls):
@@ -70,21 +75,38 @@ class Wheel(unittest.TestCase):
                 "--only-binary",
                 ":all:",
                 cls.wheel,
+                cls.numpy,
             ],
             env=cls.environment,
         )
         if done.returncode != 0 and any(sign in done.stderr for sign in NO_INDEX):
             print(
-                "SKIPPED: pip reaches no index with what the wheel requires:",
+                f"SKIPPED: pip finds not all of what the wheel requires, and {cls.numpy}:",
                 done.stderr.strip().splitlines()[-1],
             )
             raise SystemExit(SKIPPED)
         assert done.returncode == 0, done.stdout + done.stderr
+        versions = "import sys, numpy; print('Python', sys.version.split()[0] + ', NumPy', numpy.__version__)"
+        print(cls.command("python", "-c", versions).stdout, end="", flush=True)
 
-    def command(self, *words):
-        return run(
-            [self.place / "bin" / words[0], *words[1:]], env=self.environment, cwd=self.scratch
-        )
+    @classmethod
+    def command(cls, *words, **how):
+        place = cls.place / "bin" / words[0]
+        return run([place, *words[1:]], env=cls.environment, cwd=cls.scratch, **how)
+
+    def program(self, *words):
+        """Runs one that takes minutes, and shows what it said."""
+        if not self.programs:
+            self.skipTest("only with --programs")
+        done = self.command("python", *words, timeout=PROGRAMS_WAIT_S)
+        print(done.stdout, flush=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_programs_of_users_pass(self):
+        self.program(SOURCE / "tests/acceptance/run.py")
+
+    def test_a_training_survives_the_loss_of_a_worker(self):
+        self.program(SOURCE / "examples/python/train_digits.py")
 
     def test_it_requires_three_packages_and_no_more(self):
         done = self.command(
@@ -161,9 +183,12 @@ if __name__ == "__main__":
     parser.add_argument("--wheel", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path)
     parser.add_argument("--cmake", default="cmake")
+    parser.add_argument("--numpy", default="numpy", help="which one, as in 'numpy<2'")
+    parser.add_argument("--programs", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sheaf-wheel-") as scratch:
         Wheel.scratch = pathlib.Path(scratch)
+        Wheel.numpy, Wheel.programs = arguments.numpy, arguments.programs
         if arguments.wheel:
             Wheel.wheel = arguments.wheel.resolve()
         else:

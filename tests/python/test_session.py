@@ -29,6 +29,18 @@ def test_import_loads_nothing_heavy():
     )
 
 
+def test_free_threaded_python_is_refused_in_words():
+    text = """
+        import sys
+        sys.abiflags = "t"
+        try:
+            import sheaf
+        except ImportError as error:
+            print(error)
+    """
+    assert "does not support free-threaded Python" in run(text)
+
+
 def test_a_call_without_init_starts_a_node():
     assert (
         run(

@@ -7,11 +7,17 @@ and comes when the module is there.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # What `signal` adds to it takes a millisecond to import.
+import sys
 
 _came: list[int] = []
 
 
 def _load() -> None:
+    if "t" in sys.abiflags:
+        raise ImportError(
+            "Sheaf does not support free-threaded Python "
+            f"({sys.executable}): its stable ABI has none; use the ordinary build of this version"
+        )
     usual = _signal.getsignal(_signal.SIGINT)
     held = callable(usual)
     if held:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import types
+from collections import ChainMap
 from collections.abc import Callable
 from typing import Any
 
@@ -48,8 +50,19 @@ def _make_pickler() -> type:
     import cloudpickle
 
     reduce_other = cloudpickle.Pickler.reducer_override
+    reduce_code = cloudpickle.Pickler.dispatch_table[types.CodeType]
+
+    def reduce_code_with_its_file(code: types.CodeType) -> Any:
+        # cloudpickle 3.1.3 leaves the file's name out, without which no traceback has lines.
+        make, (*before, _file, name, qualified, line, lines, table, free, cells) = reduce_code(code)
+        file = "".join(code.co_filename)  # A copy, which pickle does not take for one it has seen.
+        return make, (*before, file, name, qualified, line, lines, table, free, cells)
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        dispatch_table = ChainMap(
+            {types.CodeType: reduce_code_with_its_file}, cloudpickle.Pickler.dispatch_table
+        )
+
         def __init__(
             self,
             file: io.BytesIO,

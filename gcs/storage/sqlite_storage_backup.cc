@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
-#include "gcs/sqlite_storage.h"
+#include "gcs/storage/sqlite_storage.h"
 
 namespace sheaf {
 namespace {

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "gcs/sqlite_storage.h"
+#include "gcs/storage/sqlite_storage.h"
 
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -21,7 +21,7 @@
 #include "base/file_system.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
-#include "gcs/wal_check.h"
+#include "gcs/storage/wal_check.h"
 
 namespace sheaf {
 namespace {

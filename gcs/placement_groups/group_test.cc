@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "gcs/gcs_world_for_test.h"
-#include "gcs/group_state.h"
+#include "gcs/placement_groups/group_state.h"
 
 namespace sheaf {
 namespace {

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "gcs/actor_table.h"
+#include "gcs/actors/actor_table.h"
 
 #include <algorithm>
 

@@ -11,7 +11,7 @@
 #include "base/ids.h"
 #include "base/random.h"
 #include "gcs/node_table.h"
-#include "gcs/placement_group_table.h"
+#include "gcs/placement_groups/placement_group_table.h"
 #include "proto/gcs.pb.h"
 #include "scheduling/cluster_view.h"
 #include "scheduling/lease_spec.h"

@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "gcs/ballast.h"
-#include "gcs/storage.h"
+#include "gcs/storage/ballast.h"
+#include "gcs/storage/storage.h"
 
 struct sqlite3;
 struct sqlite3_stmt;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/executor.h"
-#include "gcs/storage.h"
+#include "gcs/storage/storage.h"
 
 namespace sheaf {
 

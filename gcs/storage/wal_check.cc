@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "gcs/wal_check.h"
+#include "gcs/storage/wal_check.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "gcs/placement_group_service.h"
+#include "gcs/placement_groups/placement_group_service.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,18 +1,19 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Names of actors, and the whole life of detached ones: orders to raylets, their reports, restarts.
-// Durable: names, incarnations, deaths. An incarnation is on disk before any raylet hears of it, so
-// no two raylets are given the same.
+// Named and detached actors, as processes ask for them: who has which name, where an actor is, and
+// that it shall end. Durable: names, incarnations, deaths. The life of detached ones is
+// ActorLifecycle.
 #pragma once
 
 #include <functional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "gcs/actor_placement.h"
-#include "gcs/actor_state.h"
-#include "gcs/actor_table.h"
+#include "gcs/actors/actor_lifecycle.h"
+#include "gcs/actors/actor_placement.h"
+#include "gcs/actors/actor_table.h"
 #include "gcs/command_pipeline.h"
 #include "gcs/gcs_options.h"
 #include "gcs/job_table.h"
@@ -39,7 +40,9 @@ class ActorService {
   void List(const CallPtr& call, const proto::ListActors& request) const;
   void End(CallPtr call, const proto::EndActor& request);
   // From the raylet of `node`; `call` may be nullptr.
-  void OnReport(CallPtr call, NodeNumber node, const proto::ActorStateReport& report);
+  void OnReport(CallPtr call, NodeNumber node, const proto::ActorStateReport& report) {
+    life_.OnReport(std::move(call), node, report);
+  }
   void OnRows(NodeNumber node, const google::protobuf::RepeatedPtrField<proto::ActorRow>& rows);
   void OnNodeDead(NodeNumber node);
   void OnProcessGone(ProcessId process);
@@ -51,46 +54,29 @@ class ActorService {
   void Tick();
 
   const ActorTable& table() const { return table_; }
-  uint64_t restarts() const { return restarts_; }
+  uint64_t restarts() const { return life_.restarts(); }
   // A detached actor of `job` lives, or will as soon as it is on disk.
   bool KeepsJob(JobNumber job) const {
     return table_.HasDetachedOf(job) || registering_.contains(job);
   }
 
  private:
-  struct Happening {
-    ActorId id;
-    uint32_t incarnation = 0;  // 0: any.
-    ActorEvent event;
-    bool stays = false;  // The next incarnation is ordered from the node that was asked for this.
-    proto::Death death = {};
-    proto::ActorStarted started = {};
-  };
+  // Of a registration; empty: nothing.
+  std::string WhatIsWrong(const Call& call, const proto::RegisterActor& request) const;
+  Outcome PlanRegistration(const ActorId& id, const proto::RegisterActor& request,
+                           const std::function<void()>& registered);
   void EndKnown(CallPtr call, const proto::EndActor& request);
-  void Happen(CallPtr call, Happening what);
-  Outcome Plan(const Happening& what);
-  void Apply(const Happening& what, const ActorStep& step, proto::ActorRecord record);
-  void Accept(NodeNumber node, const ActorId& id, const std::string& pending);
   void EndNamed(CallPtr call, const ActorId& id, proto::Death death);
   void Trim();
-  void Order(const ActorId& id, ActorEntry& entry);
-  bool FindNode(const ActorId& id, ActorEntry& entry);
-  void EndIncarnation(NodeNumber node, const ActorId& id, ActorEntry& entry, uint32_t incarnation);
-  void SendKill(NodeNumber node, const ActorId& id, uint32_t incarnation, std::string_view reason);
-  void Publish(const proto::ActorInfo& info);
 
   const GcsContext context_;
   const NodeTable& nodes_;
   const JobTable& jobs_;
-  ActorPlacement& placement_;
-  const std::function<void(JobNumber)> on_last_detached_;
   ActorTable table_;
-  bool active_ = false;
-  std::set<ActorId> ending_;           // Some raylet has yet to say that an incarnation is gone.
-  std::vector<Happening> unrecorded_;  // Did not get to disk: again at the next Tick.
+  ActorLifecycle life_;
+  // Ends of named actors that did not get to disk: again at the next Tick.
   std::vector<std::pair<ActorId, proto::Death>> unended_;
   std::multiset<JobNumber> registering_;  // Of detached actors on their way to the disk.
-  uint64_t restarts_ = 0;
 };
 
 }  // namespace sheaf

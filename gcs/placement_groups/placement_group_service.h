@@ -11,9 +11,9 @@
 
 #include "gcs/command_pipeline.h"
 #include "gcs/gcs_options.h"
-#include "gcs/group_state.h"
 #include "gcs/node_table.h"
-#include "gcs/placement_group_table.h"
+#include "gcs/placement_groups/group_state.h"
+#include "gcs/placement_groups/placement_group_table.h"
 
 namespace sheaf {
 

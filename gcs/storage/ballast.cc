@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "gcs/ballast.h"
+#include "gcs/storage/ballast.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

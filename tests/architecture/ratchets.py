@@ -25,7 +25,6 @@ TODAY: dict[str, dict[str, int]] = {
     "lines of a file": {
         "collective/net/net_group.cc": 526,
         "raylet/host/attach_server.cc": 519,
-        "raylet/objects/object_puller.cc": 573,
         "raylet/objects/object_transfer_test.cc": 523,
         "raylet/raylet_actors_test.cc": 545,
         "rpc/grpc_connections.cc": 514,

@@ -54,6 +54,7 @@ SUBFOLDERS = {
     " raylet/objects raylet/scheduling raylet/workers",
     "raylet/host": "raylet/objects raylet/workers",
     "python_bindings/core": "",
+    "rpc/security": "",
     "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",
     "worker/core": "worker/limits.h worker/owner_state.h worker/runtime.h worker/wire.h"
@@ -158,8 +159,8 @@ WORLD = [
         "base/mutex.h worker/driver.* worker/runtime_* api/compile_fail/*",
     ),
     WorldRule("SQLite", r"sqlite3", "gcs/storage/sqlite_storage*"),
-    WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_*"),
-    WorldRule("OpenSSL", r"openssl/", "rpc/hmac.* rpc/certificates.*"),
+    WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_* rpc/security/grpc_*"),
+    WorldRule("OpenSSL", r"openssl/", "rpc/security/hmac.* rpc/security/certificates.*"),
     WorldRule("Gloo", r"gloo/|\bgloo::", "collective/net/gloo_transport.*"),
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl/*"),
     WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "rpc/credentials.h"
+#include "rpc/security/credentials.h"
 
 namespace sheaf {
 

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "rpc/grpc_certificates.h"
+#include "rpc/security/grpc_certificates.h"
 
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>

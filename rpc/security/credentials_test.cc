@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "rpc/credentials.h"
+#include "rpc/security/credentials.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,8 +12,8 @@
 
 #include "absl/strings/escaping.h"
 #include "base/testing/scratch_directory_for_test.h"
-#include "rpc/certificates.h"
 #include "rpc/listen_address.h"
+#include "rpc/security/certificates.h"
 
 namespace sheaf {
 namespace {

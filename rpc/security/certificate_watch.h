@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/executor.h"
-#include "rpc/credentials.h"
+#include "rpc/security/credentials.h"
 
 namespace sheaf {
 

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "rpc/certificate_watch.h"
+#include "rpc/security/certificate_watch.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/testing/wait_until_for_test.h"
-#include "rpc/tls_directory_for_test.h"
+#include "rpc/security/tls_directory_for_test.h"
 
 namespace sheaf {
 namespace {

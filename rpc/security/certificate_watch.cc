@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "rpc/certificate_watch.h"
+#include "rpc/security/certificate_watch.h"
 
 #include <utility>
 

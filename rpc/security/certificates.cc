@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "rpc/certificates.h"
+#include "rpc/security/certificates.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -24,8 +24,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
-#include "rpc/credentials.h"
-#include "rpc/hmac.h"
+#include "rpc/security/credentials.h"
+#include "rpc/security/hmac.h"
 
 namespace sheaf {
 namespace {

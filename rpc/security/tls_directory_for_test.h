@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/testing/scratch_directory_for_test.h"
-#include "rpc/credentials.h"
+#include "rpc/security/credentials.h"
 
 namespace sheaf {
 

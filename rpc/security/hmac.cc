@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "rpc/hmac.h"
+#include "rpc/security/hmac.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>

@@ -5,7 +5,7 @@
 
 #include "cli/query.h"
 #include "cli/table.h"
-#include "rpc/credentials.h"
+#include "rpc/security/credentials.h"
 
 namespace sheaf::cli {
 

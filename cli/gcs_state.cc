@@ -23,7 +23,7 @@
 #include "cli/json.h"
 #include "cli/table.h"
 #include "gcs/row_key.h"
-#include "gcs/sqlite_storage.h"
+#include "gcs/storage/sqlite_storage.h"
 
 namespace sheaf::cli {
 namespace {

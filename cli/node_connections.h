@@ -18,8 +18,8 @@
 #include "cli/start.h"
 #include "metrics/page.h"
 #include "raylet/cluster/node_links.h"
-#include "rpc/certificate_watch.h"
 #include "rpc/links.h"
+#include "rpc/security/certificate_watch.h"
 
 namespace sheaf::cli {
 

@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "base/transport.h"
-#include "gcs/storage.h"
+#include "gcs/storage/storage.h"
 #include "proto/gcs.pb.h"
 
 namespace sheaf {

@@ -16,8 +16,8 @@
 #include "base/random.h"
 #include "base/transport.h"
 #include "gcs/gcs_service.h"
-#include "gcs/memory_storage.h"
-#include "gcs/sqlite_storage.h"
+#include "gcs/storage/memory_storage.h"
+#include "gcs/storage/sqlite_storage.h"
 #include "metrics/page.h"
 
 namespace sheaf {

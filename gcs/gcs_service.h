@@ -20,17 +20,17 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/transport.h"
-#include "gcs/actor_placement.h"
-#include "gcs/actor_service.h"
+#include "gcs/actors/actor_placement.h"
+#include "gcs/actors/actor_service.h"
 #include "gcs/command_pipeline.h"
 #include "gcs/gcs_operations.h"
 #include "gcs/gcs_options.h"
 #include "gcs/job_service.h"
 #include "gcs/key_value_service.h"
 #include "gcs/node_service.h"
-#include "gcs/placement_group_service.h"
+#include "gcs/placement_groups/placement_group_service.h"
 #include "gcs/publisher.h"
-#include "gcs/storage.h"
+#include "gcs/storage/storage.h"
 
 namespace sheaf {
 

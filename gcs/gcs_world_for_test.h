@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "base/testing/recording_transport_for_test.h"
 #include "gcs/gcs_service.h"
-#include "gcs/memory_storage.h"
+#include "gcs/storage/memory_storage.h"
 
 namespace sheaf {
 

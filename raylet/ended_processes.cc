@@ -57,9 +57,7 @@ void EndedProcesses::OnPeersGone(absl::FunctionRef<bool(ProcessId)> gone) {
 
 void EndedProcesses::OnDrained(ProcessId process) {
   ended_.at(process).drained = true;
-  // First: what it borrowed may lie inside what is adopted from it.
-  deps_.adoption.AdoptObjectsOf(process);
-  deps_.references.DropHolder(process);
+  deps_.objects.OnDrained(process);
   RemoveIfOver(process);
 }
 
@@ -68,13 +66,11 @@ void EndedProcesses::OnDrained(ProcessId process) {
 void EndedProcesses::TellStore(ProcessId process, Ended& ended) {
   if (!ended.store_knows && (ended.exited || ended.socket_closed)) {
     ended.store_knows = true;
-    deps_.transfers.OnProcessGone(process);
-    deps_.adoption.OnProcessGone(process);
-    deps_.store.OnProcessDied(process);
+    deps_.objects.OnProcessGone(process);
   }
   if (ended.store_knows && ended.socket_closed && !ended.views_gone) {
     ended.views_gone = true;
-    deps_.store.OnViewsGone(process);
+    deps_.objects.OnViewsGone(process);
   }
 }
 

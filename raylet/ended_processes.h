@@ -11,12 +11,9 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/transport.h"
-#include "object_store/server/store_server.h"
 #include "raylet/death_register.h"
 #include "raylet/node_tables.h"
-#include "raylet/objects/adoption.h"
-#include "raylet/objects/object_transfers.h"
-#include "raylet/objects/reference_ledger.h"
+#include "raylet/objects/node_objects.h"
 #include "raylet/workers/launcher.h"
 
 namespace sheaf {
@@ -30,11 +27,8 @@ class EndedProcesses {
     Transport& transport;
     WorkerLauncher& launcher;
     Switchboard& switchboard;
-    StoreServer& store;
     DeathRegister& deaths;
-    ReferenceLedger& references;
-    Adoption& adoption;
-    ObjectTransfers& transfers;
+    NodeObjects& objects;
   };
   explicit EndedProcesses(const Deps& deps) : deps_(deps) {}
   EndedProcesses(const EndedProcesses&) = delete;

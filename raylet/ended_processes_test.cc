@@ -15,37 +15,28 @@ struct Node : NodeParts {
   StoreNode store{8 * kMiB, {.node = kNode}};
   FakeBlockSource blocks;
   InlineExecutor copier;
-  ReferenceLedger references{kNode, clock, transport,
-                             [this](ProcessId process) { return deaths.IsDead(process); }};
-  Adoption adoption{
-      {.clock = clock,
+  StoreEvents store_events;
+  NodeObjects objects{
+      {.node = kNode,
+       .clock = clock,
        .transport = transport,
        .store = *store.server,
+       .store_events = store_events,
        .metrics = page,
+       .blocks = blocks,
+       .loop = store.loop,
+       .copier = copier,
        .view = view,
        .deaths = deaths,
-       .references = references,
-       .is_draining = [this](ProcessId process) { return ended.IsDraining(process); }}};
-  ObjectTransfers transfers{{.node = kNode,
-                             .clock = clock,
-                             .transport = transport,
-                             .store = *store.server,
-                             .blocks = blocks,
-                             .loop = store.loop,
-                             .copier = copier,
-                             .deaths = deaths,
-                             .references = references,
-                             .adoption = adoption}};
+       .is_draining = [this](ProcessId process) { return ended.IsDraining(process); },
+       .on_violation = nullptr}};
   EndedProcesses ended{{.drain_limit = 10 * kSecond,
                         .clock = clock,
                         .transport = transport,
                         .launcher = launcher,
                         .switchboard = switchboard,
-                        .store = *store.server,
                         .deaths = deaths,
-                        .references = references,
-                        .adoption = adoption,
-                        .transfers = transfers}};
+                        .objects = objects}};
 
   void Ends(ProcessId process, bool exited, const absl::btree_set<ProcessId>& undrained) {
     const AttachedProcess was = processes.at(process);
@@ -90,11 +81,11 @@ SCENARIO("what a process held goes when nothing of it can be on its way") {
   Node node;
   const ProcessId driver = node.Attach(ProcessRole::kDriver);
   const ProcessId peer = node.Attach(ProcessRole::kWorker);
-  node.references.Hold(driver, ObjectId::Make(peer, 1, 1));
+  node.objects.references().Hold(driver, ObjectId::Make(peer, 1, 1));
   node.Ends(driver, /*exited=*/true, {peer});
-  CHECK(node.references.held_references() == 1);
+  CHECK(node.objects.references().held_references() == 1);
   node.ended.OnPeerDrained(peer, driver);
-  CHECK(node.references.held_references() == 0);
+  CHECK(node.objects.references().held_references() == 0);
   CHECK(node.ended.contains(driver));  // Its socket is open: a child of it may hold views.
   CHECK(node.ended.OnSocketClosed(driver));
   CHECK(node.IsForgotten(driver));

@@ -50,9 +50,9 @@ NodeStats NodeFigures::Get() const {
   stats.ended_processes = from_.ended.size();
   stats.groups = from_.groups.ledger().Groups().size();
   stats.pending_groups = from_.groups.ledger().pending();
-  stats.held_references = from_.references.held_references();
-  stats.adopted_objects = from_.adoption.adopted().size();
-  stats.orphans = from_.adoption.orphan_count();
+  stats.held_references = from_.objects.references().held_references();
+  stats.adopted_objects = from_.objects.adoption().adopted().size();
+  stats.orphans = from_.objects.adoption().orphan_count();
   stats.unanswered_gcs_commands = from_.gcs.unanswered();
   stats.nodes_known = from_.view.nodes.size();
   stats.swept = from_.sweeper.repaired();
@@ -99,11 +99,11 @@ void NodeFigures::Publish() {
   grow(CounterId::kSpillFailures, store.disk_failures, &store_counts_.disk_failures);
   grow(CounterId::kStoreFull, store.refusals, &store_counts_.refusals);
 
-  const ObjectPuller::Stats pulls = from_.transfers.pulled();
+  const ObjectPuller::Stats pulls = from_.objects.transfers().pulled();
   grow(CounterId::kPulls, pulls.pulls, &pull_counts_.pulls);
   grow(CounterId::kPullFailures, pulls.failed, &pull_counts_.failed);
   grow(CounterId::kPulledBytes, pulls.bytes, &pull_counts_.bytes);
-  grow(CounterId::kServedBytes, from_.transfers.served().bytes, &served_bytes_);
+  grow(CounterId::kServedBytes, from_.objects.transfers().served().bytes, &served_bytes_);
   set(GaugeId::kPullsQueued, pulls.queued);
 }
 

@@ -12,9 +12,7 @@
 #include "raylet/ended_processes.h"
 #include "raylet/jobs/placement_group_coordinator.h"
 #include "raylet/node_tables.h"
-#include "raylet/objects/adoption.h"
-#include "raylet/objects/object_transfers.h"
-#include "raylet/objects/reference_ledger.h"
+#include "raylet/objects/node_objects.h"
 #include "raylet/raylet_options.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/scheduling/resource_ledger.h"
@@ -56,9 +54,7 @@ class NodeFigures {
     const AttachedProcesses& processes;
     const EndedProcesses& ended;
     const PlacementGroupCoordinator& groups;
-    const ReferenceLedger& references;
-    const Adoption& adoption;
-    const ObjectTransfers& transfers;
+    const NodeObjects& objects;
     const GcsLink& gcs;
     const Sweeper& sweeper;
   };

@@ -43,42 +43,36 @@ ClusterView ViewOf(const RayletOptions& options) {
 Raylet::Raylet(RayletOptions options, RayletDeps deps)
     : options_(Filled(std::move(options))),
       deps_(deps),
-      started_at_(deps.clock.Now()),
       view_(ViewOf(options_)),
       ledger_(options_.totals, options_.labels, options_.gpu_ids),
       queue_(options_.leases, ledger_, view_, deps_.random),
       pool_(options_.workers, deps_.clock, deps_.launcher, deps_.numbers),
-      references_(options_.node, deps_.clock, deps_.transport,
-                  [this](ProcessId owner) { return deaths_.IsDead(owner); }),
-      router_(options_.node, deps_.transport),
-      gcs_(options_.node, deps_.clock, deps_.transport),
-      state_rows_({.options = options_,
-                   .started_at = started_at_,
-                   .store = deps_.store,
-                   .switchboard = deps_.switchboard,
-                   .view = view_,
-                   .ledger = ledger_,
-                   .queue = queue_,
-                   .groups = groups_.ledger(),
-                   .pool = pool_,
-                   .processes = processes_,
-                   .jobs = jobs_.all(),
-                   .detached = detached_.all(),
-                   .group_states = groups_.states(),
-                   .adopted = adoption_.adopted(),
-                   .worker_of = worker_of_}),
       queries_({.node = options_.node,
                 .limit = options_.query_limit,
                 .clock = deps_.clock,
                 .transport = deps_.transport,
-                .gcs = gcs_,
+                .gcs = cluster_.gcs(),
                 .view = view_,
                 .processes = processes_,
-                .rows = state_rows_,
-                .is_node_dead = [this](NodeNumber node) { return deaths_.IsNodeDead(node); }}),
+                .is_node_dead = [this](NodeNumber node) { return deaths_.IsNodeDead(node); }},
+               {.options = options_,
+                .started_at = deps_.clock.Now(),
+                .store = deps_.store,
+                .switchboard = deps_.switchboard,
+                .view = view_,
+                .ledger = ledger_,
+                .queue = queue_,
+                .groups = groups_.ledger(),
+                .pool = pool_,
+                .processes = processes_,
+                .jobs = jobs_.all(),
+                .detached = detached_.all(),
+                .group_states = groups_.states(),
+                .adopted = objects_.adoption().adopted(),
+                .worker_of = worker_of_}),
       sweeper_(deps_.clock) {
   AddSweeps();
-  follower_.Follow();
+  cluster_.Follow();
 }
 
 Raylet::~Raylet() = default;
@@ -104,7 +98,7 @@ void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
       it->second.job = worker->job;
     }
   }
-  silence_.OnAttached(process);
+  cluster_.OnAttached(process);
   Settle();
 }
 
@@ -123,11 +117,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
   const bool driver = process.info.role == ProcessRole::kDriver;
   switch (frame.kind) {  // What every process may say.
     case FrameKind::kGcsRequest:
-      // While the GCS is away the process keeps it, and asks again.
-      if (!router_.ToGcs(from, frame.body, gcs_.up())) {
-        return absl::InvalidArgumentError("a malformed request to the GCS");
-      }
-      return absl::OkStatus();
+      return cluster_.OnGcsRequest(from, frame);
     case FrameKind::kStateQuery:
       return queries_.OnQuery(from, frame);
     case FrameKind::kStateAnswer:
@@ -151,12 +141,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     default:
       break;
   }
-  if (frame.kind == kStoreFetch) return transfers_.OnFetch(from, frame);
-  if (frame.kind == kStoreHold) return arguments_.OnHold(from, frame);
-  if (IsStoreFrame(frame.kind)) {
-    deps_.store.OnFrame(from, frame.kind, frame.body);
-    return absl::OkStatus();
-  }
+  if (IsStoreFrame(frame.kind)) return objects_.OnStoreFrame(from, frame);
   if (!worker && !driver) return absl::OkStatus();
   switch (frame.kind) {  // What those may say that own tasks and objects.
     case FrameKind::kJobStart:
@@ -174,9 +159,8 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       return absl::OkStatus();
     case FrameKind::kRefsReport:
     case FrameKind::kNodeRefsAck:
-      return references_.OnFrame(from, frame);
     case FrameKind::kAdoptedQuery:
-      return adoption_.OnQuery(from, frame);
+      return objects_.OnReferenceFrame(from, frame);
     case FrameKind::kGroupRequest:
       return groups_.OnRequest(from, frame);
     case FrameKind::kActorReport:
@@ -232,7 +216,7 @@ void Raylet::OnSocketClosed(ProcessId process) {
 }
 
 void Raylet::OnFetch(NodeNumber reader, std::string_view request, ObjectServer::Respond respond) {
-  transfers_.OnBlockRequest(reader, request, std::move(respond));
+  objects_.OnBlockRequest(reader, request, std::move(respond));
   Settle();
 }
 
@@ -243,8 +227,6 @@ void Raylet::Tick() {
   groups_.Tick();
   detached_.Tick();
   pool_.Tick();
-  references_.Tick();
-  gcs_.Tick();
   ended_.Tick();
   for (const ProcessId process : HungUp(processes_, now - kExitAfterSocket)) {
     proto::Death death;
@@ -256,14 +238,10 @@ void Raylet::Tick() {
   queries_.Tick();
   for (const NodeNumber node : contacts_.TakeUnknownNodes())
     OnNodeDead(node, "no such node is in this cluster");
-  follower_.Tick();
-  silence_.Tick();
   detached_.SendRows();
-  session_.Tick();
+  cluster_.Tick();
   sweeper_.Tick();
-  next_store_tick_ = deps_.store.Tick();
-  transfers_.Tick();
-  adoption_.Tick();
+  objects_.Tick();
   Settle();
 }
 
@@ -273,30 +251,16 @@ void Raylet::EndTurn() {
 }
 
 Nanos Raylet::NextTick() const {
-  const Nanos next = std::min({queue_.NextTick(), next_store_tick_, transfers_.NextTick()});
+  const Nanos next = std::min(queue_.NextTick(), objects_.NextTick());
   return next <= Now() + kUsualTick ? next : kForever;
 }
 
 void Raylet::Settle() {
-  SettleStore();
-  arguments_.Settle();
+  objects_.Settle();
   for (bool more = true; more;) {
     more = groups_.Settle();
     more |= leases_.Settle();
-    SettleStore();
-  }
-}
-
-void Raylet::SettleStore() {
-  transfers_.Settle();
-  adoption_.Settle();
-  for (const ObjectId id : deps_.store_events.TakeGone()) {
-    Counter(deps_.metrics, CounterId::kObjectsFreed).Add();
-    transfers_.OnGone(id);
-    adoption_.OnGone(id);
-  }
-  for (const auto& [process, what] : deps_.store_events.TakeViolations()) {
-    OnProtocolError(process, absl::InvalidArgumentError(what));
+    objects_.Settle();
   }
 }
 

@@ -8,7 +8,7 @@
 //
 //   raylet.cc          the inputs, attaching, the work that a transaction leaves behind
 //   raylet_deaths.cc   deaths of processes, here and elsewhere, and of nodes
-//   raylet_gcs.cc      what the GCS says, and what it is told of this node
+//   raylet_gcs.cc      what the GCS wants of the node, and what it is told of it
 //   raylet_remote.cc   what raylets and processes of other nodes say
 //   raylet_sweeps.cc   what is compared with live owners every few seconds
 #pragma once
@@ -24,12 +24,8 @@
 #include "base/transport.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
-#include "raylet/cluster/cluster_follower.h"
+#include "raylet/cluster/cluster_membership.h"
 #include "raylet/cluster/contacts.h"
-#include "raylet/cluster/gcs_link.h"
-#include "raylet/cluster/gcs_session.h"
-#include "raylet/cluster/router.h"
-#include "raylet/cluster/silence_watch.h"
 #include "raylet/death_register.h"
 #include "raylet/ended_processes.h"
 #include "raylet/jobs/detached_actors.h"
@@ -38,13 +34,9 @@
 #include "raylet/jobs/placement_group_coordinator.h"
 #include "raylet/node_figures.h"
 #include "raylet/node_tables.h"
-#include "raylet/objects/adoption.h"
-#include "raylet/objects/argument_admission.h"
+#include "raylet/objects/node_objects.h"
 #include "raylet/objects/object_server.h"
-#include "raylet/objects/object_transfers.h"
-#include "raylet/objects/reference_ledger.h"
 #include "raylet/queries/state_queries.h"
-#include "raylet/queries/state_rows.h"
 #include "raylet/raylet_options.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/scheduling/resource_ledger.h"
@@ -55,7 +47,7 @@
 
 namespace sheaf {
 
-class Raylet final : private ClusterFollower::Observer, private GcsSession::Node {
+class Raylet final : private ClusterMembership::Node {
  public:
   Raylet(RayletOptions options, RayletDeps deps);
   ~Raylet();
@@ -72,7 +64,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   // The raylet `reader` asks for a block of an object (ObjectServer::OnFetch).
   void OnFetch(NodeNumber reader, std::string_view request, ObjectServer::Respond respond);
   // The link to `node` is up, or silent: new work then goes elsewhere where it can.
-  void OnNodeLink(NodeNumber node, bool up);
+  void OnNodeLink(NodeNumber node, bool up) { cluster_.OnNodeLink(node, up); }
   // The link to the GCS is up, or silent; `term` is that of the GCS at its other end. Never called
   // where the GCS runs on this node: it is there, or begins another term.
   void OnGcsLink(bool up, uint64_t term);
@@ -92,14 +84,14 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   Nanos NextTick() const;
 
   // The GCS declared this node dead: the process must end, its number is used up.
-  bool fenced() const { return session_.fenced(); }
+  bool fenced() const { return cluster_.fenced(); }
   // Takes no new work; workers, drivers and their descendants are told to end. For an orderly stop
   // of the node.
   void Shutdown(const std::string& reason);
   bool idle() const { return processes_.empty(); }  // Nobody is attached.
   // Tells the GCS that this node is over, after Shutdown; from then on it says no more of itself.
-  void Leave() { session_.Leave(); }
-  bool has_left() const { return session_.has_left(); }  // The GCS has recorded it.
+  void Leave() { cluster_.Leave(); }
+  bool has_left() const { return cluster_.has_left(); }  // The GCS has recorded it.
 
   const ResourceLedger& ledger() const { return ledger_; }
   NodeFigures& figures() { return figures_; }
@@ -121,44 +113,44 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                                          const proto::Death& death);
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
 
-  void SettleStore();
-
   // raylet_remote.cc
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
 
   // raylet_sweeps.cc
   void AddSweeps();
 
-  // raylet_gcs.cc
-  void OnGcsEvent(const proto::GcsEvent& event);
-  // What follows from changes of the cluster.
+  // raylet_gcs.cc: what the GCS wants of the node, and what follows from changes of the cluster.
+  void OnGcsEvent(const proto::GcsEvent& event) override;
   void OnRoom() override { groups_.OnRoom(); }
   void OnNodeDead(NodeNumber node, const std::string& reason) override;
   void OnDraining() override;
   void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
-  // What GcsSession wants of the node.
   void FillReport(proto::NodeReport* report) const override;
-  void FollowAgain() override { follower_.Follow(); }
   void OnNodeLease(Nanos until, Nanos length) override { detached_.OnNodeLease(until, length); }
   void OnFenced() override { Shutdown("the GCS declared this node dead"); }
 
   RayletOptions options_;
   RayletDeps deps_;
-  const Nanos started_at_;
   AttachedProcesses processes_;  // Attached and alive.
   ClusterView view_;
   DeathRegister deaths_{processes_, view_};
   ResourceLedger ledger_;
   LeaseQueue queue_;
   WorkerPool pool_;
-  ReferenceLedger references_;
-  Router router_;
-  GcsLink gcs_;
+  ClusterMembership cluster_{{.options = options_,
+                              .clock = deps_.clock,
+                              .transport = deps_.transport,
+                              .links = deps_.links,
+                              .queue = queue_,
+                              .view = view_,
+                              .processes = processes_,
+                              .deaths = deaths_,
+                              .node = *this}};
   WorkersOfLeases worker_of_;
   Jobs jobs_{{.options = options_,
               .clock = deps_.clock,
               .transport = deps_.transport,
-              .gcs = gcs_,
+              .gcs = cluster_.gcs(),
               .launcher = deps_.launcher,
               .pool = pool_,
               .queue = queue_,
@@ -169,7 +161,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
               .has_detached_actors = [this](JobNumber job) { return detached_.HasAny(job); }}};
   PlacementGroupCoordinator groups_{{.clock = deps_.clock,
                                      .transport = deps_.transport,
-                                     .gcs = gcs_,
+                                     .gcs = cluster_.gcs(),
                                      .ledger = ledger_,
                                      .view = view_,
                                      .queue = queue_,
@@ -178,7 +170,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                                      .jobs = jobs_}};
   DetachedActors detached_{{.clock = deps_.clock,
                             .transport = deps_.transport,
-                            .gcs = gcs_,
+                            .gcs = cluster_.gcs(),
                             .pool = pool_,
                             .queue = queue_,
                             .view = view_,
@@ -190,26 +182,21 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                               leases_.End(lease, ErrorKind::kOwnerDied,
                                           "its actor is not wanted any more");
                             }}};
-  Adoption adoption_{
-      {.clock = deps_.clock,
+  NodeObjects objects_{
+      {.node = options_.node,
+       .clock = deps_.clock,
        .transport = deps_.transport,
        .store = deps_.store,
+       .store_events = deps_.store_events,
        .metrics = deps_.metrics,
+       .blocks = deps_.blocks,
+       .loop = deps_.loop,
+       .copier = deps_.copier,
        .view = view_,
        .deaths = deaths_,
-       .references = references_,
-       .is_draining = [this](ProcessId process) { return ended_.IsDraining(process); }}};
-  ObjectTransfers transfers_{{.node = options_.node,
-                              .clock = deps_.clock,
-                              .transport = deps_.transport,
-                              .store = deps_.store,
-                              .blocks = deps_.blocks,
-                              .loop = deps_.loop,
-                              .copier = deps_.copier,
-                              .deaths = deaths_,
-                              .references = references_,
-                              .adoption = adoption_}};
-  ArgumentAdmission arguments_{deps_.clock, deps_.transport, deps_.store};
+       .is_draining = [this](ProcessId process) { return ended_.IsDraining(process); },
+       .on_violation = [this](ProcessId process,
+                              const absl::Status& status) { OnProtocolError(process, status); }}};
   Contacts contacts_{{.node = options_.node,
                       .clock = deps_.clock,
                       .transport = deps_.transport,
@@ -218,38 +205,13 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                       .view = view_,
                       .processes = processes_,
                       .deaths = deaths_}};
-  GcsSession session_{{.options = options_,
-                       .clock = deps_.clock,
-                       .transport = deps_.transport,
-                       .gcs = gcs_,
-                       .view = view_,
-                       .queue = queue_,
-                       .processes = processes_,
-                       .node = *this}};
-  SilenceWatch silence_{{.node = options_.node,
-                         .limit = options_.silence_limit,
-                         .clock = deps_.clock,
-                         .transport = deps_.transport,
-                         .processes = processes_,
-                         .deaths = deaths_}};
-  ClusterFollower follower_{{.options = options_,
-                             .clock = deps_.clock,
-                             .gcs = gcs_,
-                             .links = deps_.links,
-                             .queue = queue_,
-                             .view = view_,
-                             .deaths = deaths_,
-                             .observer = *this}};
   EndedProcesses ended_{{.drain_limit = options_.drain_limit,
                          .clock = deps_.clock,
                          .transport = deps_.transport,
                          .launcher = deps_.launcher,
                          .switchboard = deps_.switchboard,
-                         .store = deps_.store,
                          .deaths = deaths_,
-                         .references = references_,
-                         .adoption = adoption_,
-                         .transfers = transfers_}};
+                         .objects = objects_}};
   LeaseBroker leases_{{.node = options_.node,
                        .clock = deps_.clock,
                        .transport = deps_.transport,
@@ -265,16 +227,14 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                        .groups = groups_,
                        .detached = detached_,
                        .contacts = contacts_,
-                       .follower = follower_,
-                       .arguments = arguments_,
+                       .follower = cluster_.follower(),
+                       .arguments = objects_.arguments(),
                        .job_of_dead = [this](ProcessId process) { return ended_.JobOf(process); }}};
 
-  StateRows state_rows_;
   StateQueries queries_;
-
   Sweeper sweeper_;
   NodeFigures figures_{{.deps = deps_,
-                        .started_at = started_at_,
+                        .started_at = deps_.clock.Now(),
                         .view = view_,
                         .ledger = ledger_,
                         .queue = queue_,
@@ -282,12 +242,9 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                         .processes = processes_,
                         .ended = ended_,
                         .groups = groups_,
-                        .references = references_,
-                        .adoption = adoption_,
-                        .transfers = transfers_,
-                        .gcs = gcs_,
+                        .objects = objects_,
+                        .gcs = cluster_.gcs(),
                         .sweeper = sweeper_}};
-  Nanos next_store_tick_ = 0;
 };
 
 }  // namespace sheaf

@@ -3,55 +3,9 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "raylet/raylet.h"
-#include "raylet/raylet_node_for_test.h"
+#include "raylet/detached_actor_for_test.h"
 
 namespace sheaf {
-namespace {
-
-struct DetachedTest {
-  DetachedTest() {
-    driver = node.Driver();
-    start.mutable_start_actor()->set_actor_id(id.Binary());
-    start.mutable_start_actor()->set_incarnation(1);
-    start.mutable_start_actor()->set_creation("creation");
-    start.mutable_start_actor()->mutable_job()->set_job(1);
-    Resources::Cpu(1).ToMap(
-        *start.mutable_start_actor()->mutable_lease()->mutable_resources()->mutable_amounts());
-    start.set_client(RayletOf(RayletNode::kNode).packed());
-  }
-  proto::ActorStateReport LastReport() {
-    const auto reports = node.Asked(proto::GcsRequest::kActorStateReport);
-    REQUIRE_FALSE(reports.empty());
-    return reports.back().actor_state_report();
-  }
-  // The worker that runs its creation task.
-  ProcessId Placed() {
-    for (uint32_t process = 1; process < 20; ++process) {
-      const ProcessId worker{RayletNode::kNode, process};
-      for (const SentFrame& frame : node.transport.Take(worker)) {
-        if (frame.kind != FrameKind::kPushTask) continue;
-        CHECK(frame.lane == Lane::kControl);  // Behind the LeaseBegin that it belongs to.
-        CHECK(frame.body == "creation");
-        return worker;
-      }
-    }
-    FAIL("no worker got the creation task");
-    return {};
-  }
-  void Says(ProcessId worker, const char* state) {
-    proto::ActorReport report;
-    report.mutable_actor()->set_actor_id(id.ToHex());
-    report.mutable_actor()->set_state(state);
-    report.mutable_actor()->set_death("it threw");
-    node.Send(worker, FrameKind::kActorReport, report);
-  }
-
-  RayletNode node;
-  ProcessId driver;
-  const ActorId id = ActorId::Make({1, 1}, 5);
-  proto::GcsEvent start;
-};
 
 SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
   DetachedTest t;
@@ -372,112 +326,6 @@ SCENARIO("a kill of what is not here is answered") {
   CHECK(t.LastReport().has_died());
 }
 
-SCENARIO("a node that drains gives back the detached actors that have no worker yet") {
-  DetachedTest t;
-  const auto drain = [&] {
-    t.node.AnswerGcs();
-    t.node.NodeBecomes(RayletNode::kNode, proto::NodeInfo::DRAINING);
-  };
-  WHEN("one waits") {
-    t.node.GcsSays(t.start);
-    drain();
-    CHECK(t.LastReport().died().cause() == proto::Death::NODE_DIED);
-    CHECK(t.node.raylet->figures().Get().leases == 0);
-  }
-  WHEN("one is ordered afterwards") {
-    drain();
-    t.node.GcsSays(t.start);
-    CHECK(t.LastReport().died().cause() == proto::Death::NODE_DIED);
-  }
-  WHEN("one runs") {
-    t.node.GcsSays(t.start);
-    t.node.WorkersReady();
-    t.Says(t.Placed(), "ALIVE");
-    drain();
-    CHECK(t.LastReport().has_started());
-    CHECK(t.node.raylet->figures().Get().leases == 1);
-  }
-}
-
-SCENARIO("a node that drains starts the detached actors of placement groups that it has room for") {
-  DetachedTest t;
-  const PlacementGroupId group = PlacementGroupId::Make(t.driver, 3);
-  proto::GroupRequest request;
-  request.set_action(proto::GroupRequest::CREATE);
-  request.set_id(group.Binary());
-  (*request.add_bundles()->mutable_amounts())["CPU"] = kUnit;
-  t.node.Send(t.driver, FrameKind::kGroupRequest, request);
-  proto::Strategy* strategy = t.start.mutable_start_actor()->mutable_lease()->mutable_strategy();
-  strategy->set_kind(proto::Strategy::PLACEMENT_GROUP);
-  strategy->set_group_id(group.Binary());
-  strategy->set_bundle(0);
-  const auto drain = [&] {
-    t.node.AnswerGcs();
-    t.node.NodeBecomes(RayletNode::kNode, proto::NodeInfo::DRAINING);
-  };
-  WHEN("one waits for its worker") {
-    t.node.GcsSays(t.start);
-    drain();
-    t.node.WorkersReady();
-    t.Placed();
-    CHECK(t.LastReport().has_pending());
-  }
-  WHEN("one is ordered afterwards") {
-    drain();
-    t.node.GcsSays(t.start);
-    t.node.WorkersReady();
-    t.Placed();
-    CHECK(t.LastReport().has_pending());
-  }
-  WHEN("its bundle is not here") {
-    drain();
-    strategy->set_bundle(1);
-    t.node.GcsSays(t.start);
-    CHECK(t.LastReport().died().cause() == proto::Death::NODE_DIED);
-  }
-}
-
-SCENARIO("a detached actor without room here goes back to the GCS when another node has some") {
-  DetachedTest t;
-  const proto::LeaseGrant grant = t.node.Lease(t.driver, 9, 2);  // Both CPUs.
-  t.node.GcsSays(t.start);
-  CHECK(t.LastReport().has_pending());
-  WHEN("no node has room, it stays in the queue here") {
-    t.node.AddNode(2, "slot:1");
-    t.node.Advance(10 * kSecond);
-    CHECK(t.LastReport().has_pending());
-    t.node.Return(t.driver, grant.lease());
-    t.node.WorkersReady();
-    t.Placed();
-  }
-  WHEN("another node has room, this one has a second") {
-    t.node.AddNode(2, "CPU:4");
-    t.node.Advance(800 * kMillisecond);
-    CHECK(t.LastReport().has_pending());
-    t.node.Advance(600 * kMillisecond);
-    CHECK(t.LastReport().died().cause() == proto::Death::NODE_DIED);
-    THEN("it does not start here any more") {
-      t.node.Demand(t.driver, 9, 0, 2);
-      t.node.Return(t.driver, grant.lease());
-      t.node.WorkersReady();
-      CHECK(t.node.raylet->figures().Get().leases == 0);
-    }
-  }
-}
-
-SCENARIO("a detached actor of a placement group of which nobody knows ends") {
-  DetachedTest t;
-  proto::Strategy* strategy = t.start.mutable_start_actor()->mutable_lease()->mutable_strategy();
-  strategy->set_kind(proto::Strategy::PLACEMENT_GROUP);
-  strategy->set_group_id(PlacementGroupId::Make(t.driver, 3).Binary());
-  strategy->set_bundle(-1);
-  t.node.GcsSays(t.start);
-  CHECK(t.LastReport().has_pending());
-  t.node.Advance(2 * kSecond);
-  CHECK(t.LastReport().died().cause() == proto::Death::START_FAILED);
-  CHECK_THAT(t.LastReport().died().message(), Catch::Contains("was removed"));
-}
-
 SCENARIO("a kill of an incarnation before the one that is here is answered, and ends nothing") {
   DetachedTest t;
   t.start.mutable_start_actor()->set_incarnation(2);
@@ -541,5 +389,4 @@ SCENARIO("how an actor's last incarnation ended stays known, and is told to a GC
   CHECK(incarnations == std::vector<uint32_t>{5});
 }
 
-}  // namespace
 }  // namespace sheaf

@@ -10,7 +10,7 @@ void Raylet::OnProcessEnded(ProcessId process, const proto::Death& death, bool e
   const auto it = processes_.find(process);
   const AttachedProcess was = std::move(it->second);
   processes_.erase(it);
-  arguments_.OnProcessGone(process);
+  objects_.OnCallsGone(process);
   deaths_.Record(process, death);
   absl::btree_set<ProcessId> undrained = TellOfDeath(process, was, death);
   if (was.lease != 0) leases_.Return(was.lease);
@@ -21,12 +21,12 @@ void Raylet::OnProcessEnded(ProcessId process, const proto::Death& death, bool e
   leases_.OnProcessGone(process);
   groups_.OnProcessGone(process);
   ended_.Add(process, was, exited, std::move(undrained));
-  adoption_.OnOwnerDied(process);  // So that borrowers who ask now learn what is there.
+  objects_.OnOwnerDied(process);  // So that borrowers who ask now learn what is there.
   queries_.Forget(process);
   // While its job is known: what other nodes have of its demands is taken back in the job's name.
   leases_.ApplyQueue();
   if (was.info.role == ProcessRole::kDriver && was.job != 0) jobs_.End(was.job, death);
-  session_.ReportDeath(process, death);
+  cluster_.ReportDeath(process, death);
   ended_.OnPeersGone([process](ProcessId peer) { return peer == process; });
 }
 
@@ -39,7 +39,7 @@ absl::btree_set<ProcessId> Raylet::TellOfDeath(ProcessId process, const Attached
     if (deaths_.IsAlive(peer)) undrained.insert(peer);
   }
   absl::btree_set<ProcessId> concerned = undrained;
-  for (const ProcessId holder : references_.HoldersOf(process)) concerned.insert(holder);
+  for (const ProcessId holder : objects_.references().HoldersOf(process)) concerned.insert(holder);
   if (const Lease* lease = queue_.Find(was.lease)) concerned.insert(lease->demand.owner);
   proto::ProcessDied message;
   message.set_process(process.packed());
@@ -69,21 +69,20 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   message.set_process(process.packed());
   *message.mutable_death() = death;
   // Who spoke with it has been told, or is told by its raylet.
-  for (const ProcessId holder : references_.HoldersOf(process)) {
+  for (const ProcessId holder : objects_.references().HoldersOf(process)) {
     if (deaths_.IsAlive(holder))
       SendMessage(deps_.transport.To(holder), FrameKind::kProcessDied, message);
   }
   contacts_.OnRemoteDeath(process);
   ended_.OnPeersGone([process](ProcessId peer) { return peer == process; });
-  adoption_.OnOwnerDied(process);
-  adoption_.AdoptObjectsOf(process);
+  objects_.OnRemoteOwnerGone(process);
   deps_.transport.Forget(process);
   if (const JobNumber job = jobs_.OfDriver(process); job != 0) jobs_.End(job, death);
 }
 
 void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
   groups_.OnNodeDead(node);
-  silence_.OnNodeDead(node);
+  cluster_.OnNodeDead(node);
   queries_.Forget(RayletOf(node));
   leases_.OnNodeDead(node);
   deps_.links.Forget(node);
@@ -94,17 +93,15 @@ void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
   proto::ProcessDied died;
   *died.mutable_death() = death;
   died.set_started(UINT64_MAX);  // Nobody can say what they began: all may have been.
-  for (const ProcessId owner : references_.OwnersOn(node)) {
+  for (const ProcessId owner : objects_.references().OwnersOn(node)) {
     died.set_process(owner.packed());
-    for (const ProcessId holder : references_.HoldersOf(owner)) {
+    for (const ProcessId holder : objects_.references().HoldersOf(owner)) {
       if (deaths_.IsAlive(holder))
         SendMessage(deps_.transport.To(holder), FrameKind::kProcessDied, died);
     }
-    adoption_.OnOwnerDied(owner);
-    adoption_.AdoptObjectsOf(owner);
+    objects_.OnRemoteOwnerGone(owner);
   }
-  transfers_.OnNodeDead(node);
-  adoption_.OnNodeDead(node);
+  objects_.OnNodeDead(node);
   ended_.OnPeersGone([node](ProcessId peer) { return peer.node == node; });
   jobs_.OnNodeDead(node, death);
 }

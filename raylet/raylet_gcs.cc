@@ -1,30 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What the GCS says, and what it is told of this node.
-#include "base/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
 
 void Raylet::OnGcsFrame(const Frame& frame) {
-  if (frame.kind != FrameKind::kGcsReply && frame.kind != FrameKind::kGcsEvent) return;
-  const std::optional<ProcessId> addressee = router_.Addressee(frame.body);
-  if (!addressee.has_value()) return;
-  if (*addressee != RayletOf(options_.node)) {
-    if (deaths_.IsAlive(*addressee)) router_.ToProcess(*addressee, frame);
-    return;
-  }
-  if (frame.kind == FrameKind::kGcsReply) {
-    const auto reply = ParseFrame<proto::GcsReply>(frame);
-    if (!reply.ok()) return;
-    if (reply->sequence() != 0) {
-      gcs_.OnReply(*reply);
-    } else if (reply->has_heartbeat()) {
-      session_.OnHeartbeatReply(reply->heartbeat());
-    }
-  } else if (const auto event = ParseFrame<proto::GcsEvent>(frame); event.ok()) {
-    OnGcsEvent(*event);
-  }
-  Settle();
+  if (cluster_.OnGcsFrame(frame)) Settle();
 }
 
 void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
@@ -41,12 +22,6 @@ void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
     case proto::GcsEvent::kDropGroup:
       groups_.OnDrop(event.drop_group());
       return;
-    case proto::GcsEvent::kDelta:
-      follower_.OnDelta(event.delta());
-      return;
-    case proto::GcsEvent::kRestarted:
-      session_.OnRestarted(event.restarted().term());
-      return;
     default:
       return;
   }
@@ -60,14 +35,8 @@ void Raylet::FillReport(proto::NodeReport* report) const {
 }
 
 void Raylet::OnGcsLink(bool up, uint64_t term) {
-  if (up != gcs_.up()) silence_.OnGcsLink(up);
-  session_.OnLink(up, term);
+  cluster_.OnGcsLink(up, term);
   Settle();
-}
-
-void Raylet::OnNodeLink(NodeNumber node, bool up) {
-  silence_.OnNodeLink(node, up);
-  follower_.OnNodeLink(node, up);
 }
 
 void Raylet::OnDraining() {

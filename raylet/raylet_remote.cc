@@ -6,7 +6,6 @@
 #include "base/status_macros.h"
 #include "metrics/counter.h"
 #include "object_store/messages.h"
-#include "object_store/server/store_server.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -21,7 +20,7 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
   if (to.node != options_.node || from.node == options_.node) return;
   if (contacts_.ForwardIn(from, to, lane, frame)) return;
   if (deaths_.IsNodeDead(from.node)) return;  // The words of a node that was declared dead.
-  follower_.OnHeard(from.node);
+  cluster_.OnHeard(from.node);
   if (to != RayletOf(options_.node)) {
     contacts_.DeliverLocal(from, to, lane, frame);
     return;
@@ -35,20 +34,14 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
 }
 
 absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
-  if (frame.kind == kStoreFetch) return transfers_.OnFetch(from, frame);
-  if (frame.kind == kStoreFree) {
-    const auto names = FrameItems<ObjectName>(frame.body);
-    deps_.store.OnRemoteFree(from, std::vector<ObjectName>(names.begin(), names.end()));
-    return absl::OkStatus();
-  }
-  if (IsStoreFrame(frame.kind)) return absl::OkStatus();
+  if (IsStoreFrame(frame.kind)) return objects_.OnRemoteStoreFrame(from, frame);
   switch (frame.kind) {  // What processes say, and raylets.
     case FrameKind::kLeaseReturn:
       return leases_.OnReturn(from, frame);
     case FrameKind::kKillWorker:
       return leases_.OnKillWorker(from, frame);
     case FrameKind::kNodeRefsAck:
-      return references_.OnFrame(from, frame);
+      return objects_.OnReferenceFrame(from, frame);
     case FrameKind::kPeerDrained: {
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
       ended_.OnPeerDrained(from, ProcessId::Unpack(message.process()));
@@ -83,9 +76,8 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
       return absl::OkStatus();
     }
     case FrameKind::kOrphanRefs:
-      return adoption_.OnOrphanRefs(from, frame);
     case FrameKind::kOrphanRefsAck:
-      return adoption_.OnOrphanRefsAck(from, frame);
+      return objects_.OnReferenceFrame(from, frame);
     case FrameKind::kConnectRefused: {  // This raylet wrote to a process that is no more.
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRefused>(frame));
       const ProcessId process = ProcessId::Unpack(message.peer());

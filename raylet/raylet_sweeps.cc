@@ -32,12 +32,13 @@ void Raylet::AddSweeps() {
       "workers", [this] { return KeysOf(pool_.workers()); },
       [this](ProcessId worker) { return leases_.SweepWorker(worker); });
   sweeper_.Add<ProcessId>(
-      "reference holders", [this] { return references_.holders(); },
+      "reference holders", [this] { return objects_.references().holders(); },
       [this](ProcessId holder) {
-        if (!references_.IsHolder(holder) || deaths_.IsAlive(holder) || ended_.contains(holder)) {
+        if (!objects_.references().IsHolder(holder) || deaths_.IsAlive(holder) ||
+            ended_.contains(holder)) {
           return false;
         }
-        references_.DropHolder(holder);
+        objects_.references().DropHolder(holder);
         return true;
       });
   sweeper_.Add<PlacementGroupId>(
@@ -49,19 +50,19 @@ void Raylet::AddSweeps() {
   sweeper_.Add<ProcessId>(
       "objects of the dead", [this] { return deaths_.EndedWithin(kLateObjects, Now()); },
       [this](ProcessId process) {
-        adoption_.AdoptLateObjectsOf(process);
+        objects_.adoption().AdoptLateObjectsOf(process);
         return false;  // It came late; that is how it is meant to go.
       });
   sweeper_.Add<ObjectId>(
-      "orphans", [this] { return adoption_.orphans(); },
+      "orphans", [this] { return objects_.adoption().orphans(); },
       [this](ObjectId id) {
-        adoption_.ForgetIfUnheld(id);
+        objects_.adoption().ForgetIfUnheld(id);
         return false;
       });
   sweeper_.Add<ProcessId>(
-      "objects of nobody", [this] { return adoption_.FindUnknownMakers(); },
+      "objects of nobody", [this] { return objects_.adoption().FindUnknownMakers(); },
       [this](ProcessId maker) {
-        adoption_.AdoptObjectsOf(maker);
+        objects_.adoption().AdoptObjectsOf(maker);
         return false;
       });
 }

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
-#include "rpc/hmac.h"
+#include "rpc/security/hmac.h"
 
 namespace sheaf {
 

@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "rpc/grpc_certificates.h"
 #include "rpc/grpc_listener.h"
+#include "rpc/security/grpc_certificates.h"
 
 namespace sheaf {
 
@@ -59,6 +59,10 @@ FlatBytes Flatten(const grpc::ByteBuffer& buffer);
 grpc::Slice SliceOver(std::string_view bytes, std::shared_ptr<const void> hold);
 inline grpc::Slice CopyToSlice(std::string_view bytes) {
   return grpc::Slice(bytes.data(), bytes.size());
+}
+inline grpc::ByteBuffer BufferOf(std::string_view bytes) {
+  const grpc::Slice slice = CopyToSlice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
 }
 
 }  // namespace sheaf

@@ -7,8 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "rpc/certificates.h"
 #include "rpc/grpc_links_parts.h"
+#include "rpc/security/certificates.h"
 
 namespace sheaf {
 namespace {

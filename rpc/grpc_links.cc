@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "rpc/certificates.h"
 #include "rpc/grpc_links_parts.h"
+#include "rpc/security/certificates.h"
 
 namespace sheaf {
 

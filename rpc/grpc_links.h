@@ -119,8 +119,18 @@ class GrpcLinks final : public Links {
   void OnWritten(const std::shared_ptr<Connection>& connection) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnClosed(const std::shared_ptr<Connection>& connection, const grpc::Status& status)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // The connection is over, because of `reason`: takes it from its link and closes it.
+  void Drop(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Detach(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // grpc_link_handshake.cc: who is at the other end of a connection.
   void Handshake(const std::shared_ptr<Connection>& connection, std::string_view bytes,
                  Actions* actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnProof(const std::shared_ptr<Connection>& connection, std::string_view bytes,
+               Actions* actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Judge(const std::shared_ptr<Connection>& connection, const Introduction& peer,
                      std::shared_ptr<Link>* link, Actions* actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -128,12 +138,6 @@ class GrpcLinks final : public Links {
                  const Introduction& peer, Actions* actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Introduction Introduce(const Link& link) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CompareTerms(const Introduction& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The connection is over, because of `reason`: takes it from its link and closes it.
-  void Drop(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Detach(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // grpc_link_certificates.cc.
   void CheckExpiry(Nanos now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -24,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "rpc/gcs_term.h"
-#include "rpc/hmac.h"
+#include "rpc/security/hmac.h"
 
 namespace sheaf {
 

@@ -28,8 +28,8 @@
 #include "base/clock.h"
 #include "base/frame.h"
 #include "base/ids.h"
-#include "rpc/credentials.h"
 #include "rpc/gcs_term.h"
+#include "rpc/security/credentials.h"
 
 namespace sheaf {
 

@@ -10,7 +10,7 @@
 #include "base/testing/wait_until_for_test.h"
 #include "rpc/links_node_for_test.h"
 #include "rpc/proxy_for_test.h"
-#include "rpc/tls_directory_for_test.h"
+#include "rpc/security/tls_directory_for_test.h"
 
 namespace sheaf {
 namespace {

@@ -8,65 +8,16 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <map>
 #include <utility>
 
 #include "base/message_limits.h"
 #include "base/random.h"
+#include "shm/mailbox_node_for_test.h"
 
 namespace sheaf {
-namespace {
-
-constexpr ProcessId kAnna{1, 1}, kBert{1, 2}, kCora{1, 3};
-constexpr uint32_t kAnnaBell = 1, kBertBell = 2, kCoraBell = 3;
-
-std::string Content(uint64_t seed, size_t size) {
-  SeededRandom random(seed);
-  std::string text(size, '\0');
-  for (char& c : text) c = static_cast<char>(random.Next());
-  return text;
-}
-
-// Keeps what it gets; `then` runs inside the handler.
-struct Keeper final : FrameHandler {
-  void OnFrame(ProcessId from, const Frame& frame) override {
-    got[from].emplace_back(frame.kind, frame.body);
-    if (then) then(from, frame);
-  }
-  void OnMalformed(ProcessId from) override { malformed.push_back(from); }
-  size_t Count(ProcessId from) { return got[from].size(); }
-  std::string Last(ProcessId from) { return got[from].back().second; }
-
-  std::map<ProcessId, std::vector<std::pair<FrameKind, std::string>>> got;
-  std::vector<ProcessId> malformed;
-  std::function<void(ProcessId, const Frame&)> then;
-};
-
-// Anna, Bert and Cora, three processes of a node, here in one.
-struct Node {
-  Bell* bells() { return reinterpret_cast<Bell*>(board.data()); }
-  std::unique_ptr<Mailbox> MakeMailbox(uint32_t bell) {
-    return std::make_unique<Mailbox>(bells(), bell,
-                                     [this](ProcessId peer) { contacts.push_back(peer); });
-  }
-  UniqueFd MakePair() { return MakeSegment("ring pair", kRingPairBytes).value(); }
-  void Connect() {
-    UniqueFd pair = MakePair();
-    REQUIRE(anna->AddRing(kBert, pair.get(), true, kBertBell).ok());
-    REQUIRE(bert->AddRing(kAnna, pair.get(), false, kAnnaBell).ok());
-  }
-
-  UniqueFd board_fd = MakeSegment("bells", kBellBoardBytes).value();
-  Mapping board = Mapping::Map(board_fd.get(), 0, kBellBoardBytes, Access::kReadWrite).value();
-  std::vector<ProcessId> contacts;
-  std::unique_ptr<Mailbox> anna = MakeMailbox(kAnnaBell), bert = MakeMailbox(kBertBell);
-  Keeper at_anna, at_bert;
-};
-
-}  // namespace
 
 SCENARIO("a frame that is too long to be sent goes nowhere, and those behind it arrive") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   const std::string longest = Content(1, kMaxBodyBytes);
   Channel& to_bert = node.anna->To(kBert);
@@ -82,7 +33,7 @@ SCENARIO("a frame that is too long to be sent goes nowhere, and those behind it 
 }
 
 SCENARIO("a frame is its head followed by its tail, on either lane, of any length") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   for (Lane lane : {Lane::kWork, Lane::kControl}) {
     for (size_t size : {0, 1, 7, 8, 64, 4096, 65535, 65536, 65537, 131072, 200'000, 3 << 20}) {
@@ -106,7 +57,7 @@ SCENARIO("a frame is its head followed by its tail, on either lane, of any lengt
 }
 
 SCENARIO("frames of a lane keep their order, short and long mixed, through a full ring") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   SeededRandom random(5);
   std::vector<std::string> sent[2];
@@ -137,7 +88,7 @@ SCENARIO("frames of a lane keep their order, short and long mixed, through a ful
 }
 
 SCENARIO("work waits for a process that is busy, control does not") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   node.anna->To(kBert).Send(Lane::kWork, FrameKind::kPushTask, "work");
   CHECK(node.bert->Pending(true));
@@ -153,7 +104,7 @@ SCENARIO("work waits for a process that is busy, control does not") {
 }
 
 SCENARIO("a send rings the receiver's bell, and no bell outside the board is taken") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   SetBell(node.bert->bell(), BellState::kAsleep);
   node.anna->To(kBert).Send(Lane::kWork, FrameKind::kPushTask, "x");
@@ -164,7 +115,7 @@ SCENARIO("a send rings the receiver's bell, and no bell outside the board is tak
 }
 
 SCENARIO("contact is asked for once; what was sent meanwhile arrives first and in order") {
-  Node node;
+  MailboxNode node;
   Channel& to_bert = node.anna->To(kBert);
   for (int i = 0; i < 100; ++i) to_bert.Send(Lane::kWork, FrameKind::kPushTask, std::to_string(i));
   to_bert.Send(Lane::kControl, FrameKind::kTaskReply, Content(1, 200'000));
@@ -187,7 +138,7 @@ SCENARIO("contact is asked for once; what was sent meanwhile arrives first and i
 }
 
 SCENARIO("a segment that is too small or not sealed makes no ring") {
-  Node node;
+  MailboxNode node;
   UniqueFd small = MakeSegment("small", kRingPairBytes - kPageBytes).value();
   CHECK(node.anna->AddRing(kBert, small.get(), true, kBertBell).code() ==
         absl::StatusCode::kInvalidArgument);
@@ -199,7 +150,7 @@ SCENARIO("a segment that is too small or not sealed makes no ring") {
 }
 
 SCENARIO("a sender without room sleeps until the receiver has made some") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   Channel& to_bert = node.anna->To(kBert);
   const std::string body(1000, 'x');
@@ -231,7 +182,7 @@ SCENARIO("a sender without room sleeps until the receiver has made some") {
 }
 
 SCENARIO("a budget bounds a poll, and the rest stays pending") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   for (int i = 0; i < 10; ++i) node.anna->To(kBert).Send(Lane::kWork, FrameKind::kPushTask, "x");
   CHECK(node.bert->Poll(node.at_bert, true, 4) == 4);
@@ -244,10 +195,10 @@ SCENARIO("a budget bounds a poll, and the rest stays pending") {
 SCENARIO(
     "what a handler sends is published in the order of the sends, at the latest when Poll "
     "returns") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   auto cora = node.MakeMailbox(kCoraBell);
-  Keeper at_cora;
+  FrameKeeper at_cora;
   UniqueFd pair = node.MakePair();
   REQUIRE(node.bert->AddRing(kCora, pair.get(), true, kCoraBell).ok());
   REQUIRE(cora->AddRing(kBert, pair.get(), false, kBertBell).ok());
@@ -275,7 +226,7 @@ SCENARIO(
 }
 
 SCENARIO("thousands of echoes from inside a handler arrive, batches or not") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   node.at_bert.then = [&](ProcessId from, const Frame& frame) {
     node.bert->To(from).Send(Lane::kControl, FrameKind::kTaskReply, frame.body);
@@ -292,7 +243,7 @@ SCENARIO("thousands of echoes from inside a handler arrive, batches or not") {
 }
 
 SCENARIO("a handler may forget the peer whose frame it handles, and any other") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   auto cora = node.MakeMailbox(kCoraBell);
   UniqueFd pair = node.MakePair();
@@ -321,7 +272,7 @@ SCENARIO("a handler may forget the peer whose frame it handles, and any other") 
 }
 
 SCENARIO("a peer that is refused while contact is made takes frames nowhere") {
-  Node node;
+  MailboxNode node;
   Mailbox* made = nullptr;
   Mailbox mailbox(node.bells(), kCoraBell, [&](ProcessId peer) { made->Forget(peer); });
   made = &mailbox;
@@ -332,7 +283,7 @@ SCENARIO("a peer that is refused while contact is made takes frames nowhere") {
 }
 
 SCENARIO("what a dead peer published is still drained, its unfinished frame is not") {
-  Node node;
+  MailboxNode node;
   UniqueFd pair = node.MakePair();
   REQUIRE(node.bert->AddRing(kAnna, pair.get(), false, kAnnaBell).ok());
   const pid_t child = fork();
@@ -361,7 +312,7 @@ SCENARIO("what a dead peer published is still drained, its unfinished frame is n
 }
 
 SCENARIO("a handler may drain the very peer whose frame it looks at") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   for (int i = 0; i < 5; ++i) {
     node.anna->To(kBert).Send(Lane::kWork, FrameKind::kPushTask, "work" + std::to_string(i));
@@ -379,7 +330,7 @@ SCENARIO("a handler may drain the very peer whose frame it looks at") {
 }
 
 SCENARIO("a malformed peer is reported once, and the others go on") {
-  Node node;
+  MailboxNode node;
   node.Connect();
   auto cora = node.MakeMailbox(kCoraBell);
   UniqueFd pair = node.MakePair();
@@ -411,130 +362,11 @@ SCENARIO("a malformed peer is reported once, and the others go on") {
   CHECK_FALSE(node.bert->Pending(true));
 }
 
-namespace {
-
-// Bert with many peers, each a process with a mailbox of its own.
-struct Crowd : Node {
-  explicit Crowd(uint32_t count, uint32_t step = 1) {
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t bell = 10 + i * step;
-      peers.push_back(MakeMailbox(bell));
-      Join(i, bell);
-    }
-  }
-  static ProcessId Name(uint32_t i) { return {1, 100 + i}; }
-  void Join(uint32_t i, uint32_t bell) {
-    UniqueFd pair = MakePair();
-    REQUIRE(peers[i]->AddRing(kBert, pair.get(), true, kBertBell).ok());
-    REQUIRE(bert->AddRing(Name(i), pair.get(), false, bell).ok());
-  }
-  void Send(uint32_t i, Lane lane = Lane::kControl) {
-    peers[i]->To(kBert).Send(lane, FrameKind::kPushTask, "news");
-  }
-  void BeQuiet() {
-    for (uint32_t i = 0; i <= Mailbox::kQuietPolls + 1; ++i) bert->Poll(at_bert, true);
-  }
-  std::vector<std::unique_ptr<Mailbox>> peers;
-};
-
-}  // namespace
-
-SCENARIO("peers that are quiet are not looked at, and call when they have something") {
-  Crowd crowd(30);
-  CHECK(crowd.bert->watched() == 30);
-  crowd.BeQuiet();
-  CHECK(crowd.bert->watched() == Mailbox::kAlwaysWatched);
-  CHECK_FALSE(crowd.bert->Pending(true));
-  for (uint32_t i = 0; i < 30; ++i) {
-    crowd.Send(i, i % 2 == 0 ? Lane::kControl : Lane::kWork);
-    CHECK(crowd.bert->Pending(true));
-    CHECK(crowd.bert->Poll(crowd.at_bert, true) == 1);
-    CHECK(crowd.at_bert.Count(Crowd::Name(i)) == 1);
-    CHECK_FALSE(crowd.bert->Pending(true));
-  }
-  crowd.BeQuiet();
-  CHECK(crowd.bert->watched() == Mailbox::kAlwaysWatched);
-}
-
-SCENARIO("a call wakes a receiver that sleeps") {
-  Crowd crowd(30);
-  crowd.BeQuiet();
-  for (uint32_t i = 0; i < 30; ++i) {
-    SetBell(crowd.bert->bell(), BellState::kAsleep);
-    CHECK_FALSE(crowd.bert->Pending(true));
-    crowd.Send(i);
-    CHECK(crowd.bert->bell().state == static_cast<uint32_t>(BellState::kAwake));
-    CHECK(crowd.peers[i]->counts().wakes == 1);
-    CHECK(crowd.bert->Poll(crowd.at_bert, true) == 1);
-  }
-}
-
-SCENARIO("callers that share a bit are all looked at") {
-  Crowd crowd(12, kCallBits);
-  crowd.BeQuiet();
-  crowd.Send(3);
-  crowd.Send(11);
-  CHECK(crowd.bert->Poll(crowd.at_bert, true) == 2);
-  CHECK(crowd.bert->watched() == 12);
-}
-
-SCENARIO("work that is not taken yet keeps its sender watched") {
-  Crowd crowd(30);
-  for (uint32_t i = 0; i < 30; ++i) crowd.Send(i, Lane::kWork);
-  for (uint32_t i = 0; i <= Mailbox::kQuietPolls + 1; ++i) crowd.bert->Poll(crowd.at_bert, false);
-  CHECK(crowd.bert->watched() == 30);
-  CHECK(crowd.bert->Poll(crowd.at_bert, true) == 30);
-}
-
-SCENARIO("what waits for room at a quiet peer leaves when there is some") {
-  Crowd crowd(30);
-  crowd.BeQuiet();
-  Keeper at_peer;
-  for (uint32_t i = 0; i < 30; ++i) {
-    const std::string half(kRingBytes / 8, 'x');
-    for (int frame = 0; frame < 16; ++frame)
-      crowd.bert->To(Crowd::Name(i)).Send(Lane::kWork, FrameKind::kPushTask, half);
-    CHECK(crowd.bert->To(Crowd::Name(i)).queued_bytes() > 0);
-    for (int poll = 0; poll < 10; ++poll) {
-      crowd.peers[i]->Poll(at_peer, true);
-      crowd.bert->Poll(crowd.at_bert, true);
-    }
-    CHECK(crowd.bert->To(Crowd::Name(i)).queued_bytes() == 0);
-  }
-  CHECK(at_peer.Count(kBert) == 30 * 16);
-}
-
-SCENARIO("a quiet peer may die and be replaced") {
-  Crowd crowd(30);
-  crowd.BeQuiet();
-  for (uint32_t i = 0; i < 30; ++i) {
-    crowd.Send(i);  // Its call outlives it.
-    crowd.bert->Drain(Crowd::Name(i), crowd.at_bert);
-    crowd.bert->Forget(Crowd::Name(i));
-    crowd.peers[i] = crowd.MakeMailbox(10 + i);
-    crowd.Join(i, 10 + i);
-    CHECK(crowd.bert->Poll(crowd.at_bert, true) == 0);
-    crowd.BeQuiet();
-    crowd.Send(i);
-    CHECK(crowd.bert->Poll(crowd.at_bert, true) == 1);
-  }
-}
-
-SCENARIO("a sender that stops before it calls is found by a look at all") {
-  Crowd crowd(30);
-  crowd.BeQuiet();
-  crowd.Send(20);
-  for (auto& calls : crowd.bert->bell().calls) calls = 0;
-  CHECK(crowd.bert->Poll(crowd.at_bert, true) == 0);
-  crowd.bert->LookAtAll();
-  CHECK(crowd.bert->Poll(crowd.at_bert, true) == 1);
-}
-
 SCENARIO("random scribbles over a ring pair crash neither end") {
   const uint64_t seed = GENERATE(range(1, 60));
   CAPTURE(seed);
   SeededRandom random(seed);
-  Node node;
+  MailboxNode node;
   UniqueFd pair = node.MakePair();
   REQUIRE(node.anna->AddRing(kBert, pair.get(), true, kBertBell).ok());
   REQUIRE(node.bert->AddRing(kAnna, pair.get(), false, kAnnaBell).ok());

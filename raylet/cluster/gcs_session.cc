@@ -42,7 +42,7 @@ void GcsSession::AskAgain(bool report) {
   next_heartbeat_ = 0;
   deps_.gcs.ResendAll();
   if (report) {
-    deps_.node.FollowAgain();
+    deps_.follow_again();
     deps_.gcs.Describe([this](proto::GcsRequest* request) {
       request->mutable_node_report()->Clear();
       deps_.node.FillReport(request->mutable_node_report());

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "absl/container/btree_map.h"
 #include "base/clock.h"
@@ -28,8 +30,6 @@ class GcsSession {
     virtual ~Node() = default;
     // All that a GCS has to know that has forgotten what is not durable.
     virtual void FillReport(proto::NodeReport* report) const = 0;
-    // What is followed has to be asked for anew.
-    virtual void FollowAgain() = 0;
     // The GCS counts on this node until `until`; it gave it `length` more.
     virtual void OnNodeLease(Nanos until, Nanos length) = 0;
     // The GCS has declared this node dead.
@@ -45,8 +45,9 @@ class GcsSession {
     const LeaseQueue& queue;
     const AttachedProcesses& processes;
     Node& node;
+    std::function<void()> follow_again;  // What is followed has to be asked for anew.
   };
-  explicit GcsSession(const Deps& deps) : deps_(deps), term_(deps.options.gcs_term) {}
+  explicit GcsSession(Deps deps) : deps_(std::move(deps)), term_(deps_.options.gcs_term) {}
   GcsSession(const GcsSession&) = delete;
   GcsSession& operator=(const GcsSession&) = delete;
 

@@ -11,7 +11,6 @@ namespace {
 
 struct Node : NodeParts, GcsSession::Node {
   void FillReport(proto::NodeReport* report) const override { report->add_processes(77); }
-  void FollowAgain() override { ++followed; }
   void OnNodeLease(Nanos until, Nanos) override { lease_until = until; }
   void OnFenced() override { ++fences; }
 
@@ -25,7 +24,8 @@ struct Node : NodeParts, GcsSession::Node {
                       .view = view,
                       .queue = queue,
                       .processes = processes,
-                      .node = *this}};
+                      .node = *this,
+                      .follow_again = [this] { ++followed; }}};
 
   std::vector<proto::Heartbeat> Heartbeats() {
     session.Tick();

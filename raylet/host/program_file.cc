@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "rpc/hmac.h"
+#include "rpc/security/hmac.h"
 
 namespace sheaf {
 namespace {

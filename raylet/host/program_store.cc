@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "raylet/host/program_file.h"
-#include "rpc/hmac.h"
+#include "rpc/security/hmac.h"
 
 namespace sheaf {
 namespace {

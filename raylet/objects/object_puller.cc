@@ -6,76 +6,25 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
-#include "base/crc32c.h"
-#include "base/mutex.h"
+#include "raylet/objects/pull_target.h"
 
 namespace sheaf {
 namespace {
 
 constexpr uint64_t kCopiedAtOnce = 256 * 1024;  // On the loop: 0.05 ms.
-constexpr size_t kMostSources = 16;             // Of one object.
-
-bool HasBit(std::string_view bits, size_t index) {
-  return index / 8 < bits.size() && (static_cast<uint8_t>(bits[index / 8]) >> (index % 8) & 1) != 0;
-}
 
 }  // namespace
 
-struct ObjectPuller::Source {
-  NodeNumber node = 0;
-  bool partial = false;  // It is receiving the object itself.
-  std::string chunks;    // Those that it has, if it is partial; empty: not known.
-  uint32_t in_flight = 0;
-  uint32_t failures = 0;  // In a row, as the next.
-  uint32_t damaged = 0;
-  Nanos retry_at = 0;
-};
-
-// Where the bytes go. Shared with the threads that write there.
-struct ObjectPuller::Target {
-  Mutex mutex;
-  char* data ABSL_GUARDED_BY(mutex) = nullptr;  // Null: nobody may begin to write.
-  uint32_t writing ABSL_GUARDED_BY(mutex) = 0;
-  CondVar written;  // Nobody writes.
-
-  // Where what begins after this is written; null: nothing begins. True: no write is going on.
-  bool PointTo(char* to) {
-    const MutexLock lock(mutex);
-    data = to;
-    return writing == 0;
-  }
-  void CloseAndWait() {
-    const MutexLock lock(mutex);
-    data = nullptr;
-    while (writing != 0) written.Wait(mutex);
-  }
-  bool idle() {
-    const MutexLock lock(mutex);
-    return writing == 0;
-  }
-  absl::Status Write(uint64_t offset, const ReceivedBlock& block, uint32_t crc) {
-    char* to = nullptr;
-    {
-      const MutexLock lock(mutex);
-      if (data == nullptr) return absl::CancelledError("nobody wants it any more");
-      to = data + offset;
-      ++writing;
-    }
-    const bool whole = block.CopyTo({to, block.size()}) == crc;
-    const MutexLock lock(mutex);
-    if (--writing == 0) written.NotifyAll();
-    return whole ? absl::OkStatus() : absl::DataLossError("its checksum is wrong");
-  }
-};
-
 struct ObjectPuller::PullState {
+  explicit PullState(const ObjectPullerOptions& options) : sources(options) {}
+
   enum class Stage : uint8_t { kQueued, kAsking, kWaitingForRoom, kReceiving, kEnding, kOver };
   enum class Chunk : uint8_t { kMissing, kComing, kHere };
 
   ObjectId id;
   ObjectLocation hint;
   Stage stage = Stage::kQueued;
-  std::vector<Source> sources;
+  PullSources sources;
   LookupOutcome why = LookupOutcome::kNotFound;  // If it fails.
   bool stalled = false;                          // Then `why` says nothing of the object.
   uint64_t claimed = 0;                          // Of most_bytes.
@@ -83,7 +32,7 @@ struct ObjectPuller::PullState {
   std::unique_ptr<ReceivedBlock> first;          // Until there is room.
   uint32_t first_crc = 0;
   NodeNumber first_from = 0;
-  std::shared_ptr<Target> target = std::make_shared<Target>();
+  std::shared_ptr<PullTarget> target = std::make_shared<PullTarget>();
   char* data = nullptr;
   std::vector<Chunk> chunks;
   size_t missing = 0;  // Not here.
@@ -116,16 +65,16 @@ void ObjectPuller::Pull(ObjectId id, const ObjectLocation& hint, uint64_t size) 
       const PullPtr kept = known->second;
       Fail(kept, LookupOutcome::kNotFound);
     } else if (!of_interest || hint.attempt == pull.attempt()) {
-      AddSource(pull, hint.node, /*partial=*/false);
+      pull.sources.Add(hint.node, /*partial=*/false);
     }
     return;
   }
   ++counts_.pulls;
-  auto pull = std::make_shared<PullState>();
+  auto pull = std::make_shared<PullState>(options_);
   pull->id = id;
   pull->hint = hint;
   pull->claimed = std::max(size, std::min<uint64_t>(options_.chunk_bytes, kCopiedAtOnce));
-  AddSource(*pull, hint.node, /*partial=*/false);
+  pull->sources.Add(hint.node, /*partial=*/false);
   pulls_.emplace(id, pull);
   queue_.push_back(pull);
   Admit();
@@ -134,22 +83,7 @@ void ObjectPuller::Pull(ObjectId id, const ObjectLocation& hint, uint64_t size) 
 void ObjectPuller::AddPeer(ObjectId id, NodeNumber node) {
   const auto found = pulls_.find(id);
   if (found == pulls_.end() || found->second->stage != Stage::kReceiving) return;
-  AddSource(*found->second, node, /*partial=*/true);
-}
-
-void ObjectPuller::AddSource(PullState& pull, NodeNumber node, bool partial) {
-  if (node == 0 || node == options_.node || pull.sources.size() >= kMostSources) return;
-  if (FindSource(pull, node) != nullptr) return;
-  Source& source = pull.sources.emplace_back();
-  source.node = node;
-  source.partial = partial;
-}
-
-ObjectPuller::Source* ObjectPuller::FindSource(PullState& pull, NodeNumber node) {
-  for (Source& source : pull.sources) {
-    if (source.node == node) return &source;
-  }
-  return nullptr;
+  found->second->sources.Add(node, /*partial=*/true);
 }
 
 void ObjectPuller::Admit() {
@@ -191,12 +125,7 @@ uint64_t ObjectPuller::ChunkLength(const PullState& pull, size_t chunk) const {
 
 void ObjectPuller::Ask(const PullPtr& pull) {
   if (pull->in_flight != 0) return;
-  const Nanos now = deps_.clock.Now();
-  Source* chosen = nullptr;
-  for (Source& source : pull->sources) {
-    if (source.retry_at > now) continue;
-    if (chosen == nullptr || source.failures < chosen->failures) chosen = &source;
-  }
+  PullSource* chosen = pull->sources.ForFirst(deps_.clock.Now());
   if (chosen == nullptr) return FailIfHopeless(pull);
   ++pull->in_flight;
   ++chosen->in_flight;
@@ -215,7 +144,7 @@ void ObjectPuller::Ask(const PullPtr& pull) {
 void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,
                            absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
   --pull->in_flight;
-  if (Source* source = FindSource(*pull, node)) --source->in_flight;
+  if (PullSource* source = pull->sources.Find(node)) --source->in_flight;
   if (pull->stage != Stage::kAsking) return EndIfIdle(pull);
   proto::BlockHead head;
   if (!answer.ok()) {
@@ -269,7 +198,7 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
   pull->cursor = size_t{options_.node} * 7919 % count;
   pull->chunks[0] = Chunk::kComing;
   ++pull->in_flight;
-  if (Source* source = FindSource(*pull, pull->first_from)) ++source->in_flight;
+  if (PullSource* source = pull->sources.Find(pull->first_from)) ++source->in_flight;
   const std::shared_ptr<ReceivedBlock> first = std::move(pull->first);
   if (first->size() <= kCopiedAtOnce) {
     OnChunk(pull, pull->first_from, 0, pull->target->Write(0, *first, pull->first_crc), {});
@@ -292,46 +221,27 @@ void ObjectPuller::Pump(const PullPtr& pull) {
   FailIfHopeless(pull);
 }
 
-std::optional<size_t> ObjectPuller::ChunkFor(const PullState& pull, const Source& source) const {
+std::optional<size_t> ObjectPuller::ChunkFor(const PullState& pull,
+                                             const PullSource& source) const {
   if (source.partial && source.chunks.empty() && source.in_flight != 0) return std::nullopt;
   const size_t count = pull.chunks.size();
   for (size_t i = 0; i < count; ++i) {
     const size_t chunk = (pull.cursor + i) % count;
     if (pull.chunks[chunk] != Chunk::kMissing) continue;
-    if (!source.partial || source.chunks.empty() || HasBit(source.chunks, chunk)) return chunk;
+    if (source.MayHave(chunk)) return chunk;
   }
   return std::nullopt;
 }
 
 bool ObjectPuller::AskForOne(const PullPtr& pull) {
-  const Nanos now = deps_.clock.Now();
-  Source* best = nullptr;
-  size_t best_chunk = 0;
-  for (Source& source : pull->sources) {
-    if (source.retry_at > now) continue;
-    // Those that have only a part come first: they spare the others.
-    if (best != nullptr && (source.in_flight > best->in_flight ||
-                            (source.in_flight == best->in_flight && !source.partial))) {
-      continue;
-    }
-    const std::optional<size_t> chunk = ChunkFor(*pull, source);
-    if (!chunk) {
-      // It had nothing new when it last answered.
-      if (source.partial && source.in_flight == 0 && !source.chunks.empty() && pull->missing != 0) {
-        source.chunks.clear();
-        source.retry_at = now + options_.look_again;
-      }
-      continue;
-    }
-    best = &source;
-    best_chunk = *chunk;
-  }
-  if (best == nullptr) return false;
-  FetchChunk(pull, *best, best_chunk);
+  const std::optional<PullSources::Choice> choice = pull->sources.ForChunk(
+      [&](const PullSource& source) { return ChunkFor(*pull, source); }, deps_.clock.Now());
+  if (!choice) return false;
+  FetchChunk(pull, *choice->source, choice->chunk);
   return true;
 }
 
-void ObjectPuller::FetchChunk(const PullPtr& pull, Source& source, size_t chunk) {
+void ObjectPuller::FetchChunk(const PullPtr& pull, PullSource& source, size_t chunk) {
   pull->chunks[chunk] = Chunk::kComing;
   pull->cursor = (chunk + 1) % pull->chunks.size();
   ++pull->in_flight;
@@ -363,7 +273,7 @@ void ObjectPuller::FetchChunk(const PullPtr& pull, Source& source, size_t chunk)
 void ObjectPuller::OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk,
                            const absl::Status& outcome, const proto::BlockHead& head) {
   --pull->in_flight;
-  if (Source* source = FindSource(*pull, node)) --source->in_flight;
+  if (PullSource* source = pull->sources.Find(node)) --source->in_flight;
   if (pull->stage != Stage::kReceiving) return EndIfIdle(pull);
   pull->chunks[chunk] = Chunk::kMissing;
   if (!outcome.ok()) {
@@ -373,69 +283,33 @@ void ObjectPuller::OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk,
     --pull->missing;
     pull->progress_at = deps_.clock.Now();
     counts_.bytes += ChunkLength(*pull, chunk);
-    if (Source* source = FindSource(*pull, node)) source->failures = source->damaged = 0;
+    if (PullSource* source = pull->sources.Find(node)) source->failures = source->damaged = 0;
     if (pull->missing == 0) return Complete(pull);
   }
   Pump(pull);
 }
 
 bool ObjectPuller::Heed(PullState& pull, NodeNumber node, const proto::BlockHead& head) {
-  for (const uint32_t other : head.also_at()) AddSource(pull, other, /*partial=*/true);
-  Source* source = FindSource(pull, node);
-  switch (head.outcome()) {
-    case proto::BlockHead::FOUND:
-    case proto::BlockHead::NOT_YET:
-      if (source != nullptr) {
-        source->partial = head.partial();
-        source->chunks = head.chunk_bytes() == options_.chunk_bytes ? head.chunks() : "";
-      }
-      if (head.outcome() == proto::BlockHead::FOUND) return true;
-      if (source != nullptr && !std::any_of(source->chunks.begin(), source->chunks.end(),
-                                            [](char bits) { return bits != 0; })) {
-        source->chunks.clear();
-        source->retry_at = deps_.clock.Now() + options_.look_again;
-      }
-      return false;
-    case proto::BlockHead::DATA_LOSS:
-      pull.why = LookupOutcome::kDataLoss;
-      break;
-    case proto::BlockHead::FULL:
-      pull.why = LookupOutcome::kFull;
-      break;
-    default:
-      break;
-  }
+  if (pull.sources.Heed(node, head, deps_.clock.Now()))
+    return head.outcome() == proto::BlockHead::FOUND;
+  if (head.outcome() == proto::BlockHead::DATA_LOSS) pull.why = LookupOutcome::kDataLoss;
+  if (head.outcome() == proto::BlockHead::FULL) pull.why = LookupOutcome::kFull;
   ++counts_.failed_fetches;
-  DropSource(pull, node);
   return false;
 }
 
 void ObjectPuller::SourceFailed(PullState& pull, NodeNumber node, const absl::Status& why) {
   ++counts_.failed_fetches;
-  Source* source = FindSource(pull, node);
-  const bool damaged = absl::IsDataLoss(why);
-  if (damaged) ++counts_.damaged;
-  if (source == nullptr) return;
-  if (damaged && ++source->damaged >= options_.most_damaged) {
+  if (absl::IsDataLoss(why)) ++counts_.damaged;
+  if (pull.sources.Failed(node, why, deps_.clock.Now()) == PullSources::Verdict::kDamaged)
     pull.why = LookupOutcome::kDataLoss;
-    return DropSource(pull, node);
-  }
-  if (absl::IsNotFound(why)) return DropSource(pull, node);
-  const Nanos wait = std::min(options_.last_retry,
-                              options_.first_retry << std::min<uint32_t>(source->failures, 8));
-  ++source->failures;
-  source->retry_at = deps_.clock.Now() + wait;
-}
-
-void ObjectPuller::DropSource(PullState& pull, NodeNumber node) {
-  std::erase_if(pull.sources, [&](const Source& source) { return source.node == node; });
 }
 
 void ObjectPuller::NodeGone(NodeNumber node) {
   std::vector<PullPtr> all;
   for (const auto& [id, pull] : pulls_) all.push_back(pull);
   for (const PullPtr& pull : all) {
-    DropSource(*pull, node);
+    pull->sources.Drop(node);
     if (pull->stage == Stage::kQueued && pull->sources.empty()) {
       Fail(pull, pull->why);
     } else {
@@ -556,9 +430,7 @@ Nanos ObjectPuller::NextTick() const {
   for (const PullPtr& pull : running_) {
     if (pull->stage != Stage::kAsking && pull->stage != Stage::kReceiving) continue;
     next = std::min(next, pull->progress_at + options_.give_up_after);
-    for (const Source& source : pull->sources) {
-      if (source.retry_at > now) next = std::min(next, source.retry_at);
-    }
+    next = std::min(next, pull->sources.NextRetry(now));
   }
   return next;
 }

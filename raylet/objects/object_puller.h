@@ -34,24 +34,10 @@
 #include "object_store/server/store_server.h"
 #include "proto/object.pb.h"
 #include "raylet/objects/block_source.h"
+#include "raylet/objects/object_puller_options.h"
+#include "raylet/objects/pull_sources.h"
 
 namespace sheaf {
-
-struct ObjectPullerOptions {
-  NodeNumber node = 0;
-  uint64_t chunk_bytes = 4 << 20;
-  uint32_t chunks_in_flight = 4;  // Of one object.
-  uint64_t most_bytes = uint64_t{256}
-                        << 20;         // Of all objects that are being pulled; one may exceed it.
-  size_t most_pulls = 64;              // At a time.
-  Nanos fetch_timeout = 10 * kSecond;  // For one answer.
-  Nanos room_wait = 10 * kSecond;      // For room in the store.
-  Nanos give_up_after = 30 * kSecond;  // Without any progress.
-  Nanos first_retry = 50 * kMillisecond;  // Of a source that failed; doubles.
-  Nanos last_retry = kSecond;
-  Nanos look_again = 20 * kMillisecond;  // At a source that had nothing new.
-  uint32_t most_damaged = 3;             // Answers in a row, then a source is not asked any more.
-};
 
 class ObjectPuller {
  public:
@@ -110,12 +96,8 @@ class ObjectPuller {
   Stats stats() const;
 
  private:
-  struct Source;
-  struct Target;
   using PullPtr = std::shared_ptr<PullState>;
 
-  void AddSource(PullState& pull, NodeNumber node, bool partial);
-  Source* FindSource(PullState& pull, NodeNumber node);
   void Admit();
   void Ask(const PullPtr& pull);
   void OnFirst(const PullPtr& pull, NodeNumber node,
@@ -123,15 +105,14 @@ class ObjectPuller {
   void OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> room);
   void Pump(const PullPtr& pull);
   bool AskForOne(const PullPtr& pull);
-  std::optional<size_t> ChunkFor(const PullState& pull, const Source& source) const;
-  void FetchChunk(const PullPtr& pull, Source& source, size_t chunk);
+  std::optional<size_t> ChunkFor(const PullState& pull, const PullSource& source) const;
+  void FetchChunk(const PullPtr& pull, PullSource& source, size_t chunk);
   void OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk, const absl::Status& outcome,
                const proto::BlockHead& head);
   void Complete(const PullPtr& pull);
   // What an answer says about its source. False: it cannot be used.
   bool Heed(PullState& pull, NodeNumber node, const proto::BlockHead& head);
   void SourceFailed(PullState& pull, NodeNumber node, const absl::Status& why);
-  void DropSource(PullState& pull, NodeNumber node);
   void FailIfHopeless(const PullPtr& pull);
   void Fail(const PullPtr& pull, LookupOutcome outcome);
   void EndIfIdle(const PullPtr& pull);

@@ -1,164 +1,19 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Objects on their way between nodes: the real stores, pullers and servers of several nodes in one
-// thread, joined by a network that the test bends.
+// Objects on their way between nodes, over a network that loses, cuts and damages.
 #include <catch2/catch.hpp>
-#include <deque>
-#include <map>
-#include <memory>
 #include <set>
 #include <string>
 
-#include "object_store/store_node_for_test.h"
-#include "raylet/objects/fake_block_source.h"
-#include "raylet/objects/object_puller.h"
-#include "raylet/objects/object_server.h"
+#include "raylet/objects/transfer_network_for_test.h"
 
 namespace sheaf {
 namespace {
 
-constexpr uint64_t kChunk = 64 * 1024;
-
-struct Network;
-
-// A node: a store, and who fetches for it and serves from it.
-struct Place final : BlockSource {
-  Place(Network& network, NodeNumber number, uint64_t capacity)
-      : network(network),
-        number(number),
-        store(capacity, {.node = number}),
-        puller(Options(number), {.clock = store.clock,
-                                 .store = *store.server,
-                                 .blocks = *this,
-                                 .loop = store.loop,
-                                 .copier = copier}),
-        server({.clock = store.clock, .store = *store.server, .puller = puller, .copier = copier}) {
-    process = store.Attach(1);
-  }
-  static ObjectPullerOptions Options(NodeNumber number) {
-    ObjectPullerOptions options;
-    options.node = number;
-    options.chunk_bytes = kChunk;
-    return options;
-  }
-  void Fetch(NodeNumber node, std::string request, Nanos timeout, Done done) override;
-
-  ObjectLocation Put(ObjectId id, std::string_view bytes, uint32_t attempt = 0,
-                     std::span<const ObjectId> nested = {}) {
-    ObjectSpec spec;
-    spec.attempt = attempt;
-    spec.nested = nested;
-    spec.flags = 5;
-    auto location = store.Put(process, id, bytes, spec);
-    REQUIRE(location.ok());
-    store.Flush();
-    return *location;
-  }
-  std::string Read(ObjectId id) {
-    const auto location = store.Lookup(process, id);
-    if (!location.ok()) return std::string(location.status().message());
-    const auto object = store.store(process).Get(id, *location);
-    REQUIRE(object.ok());
-    return std::string(object->bytes.view());
-  }
-  // nullopt: not finished.
-  std::optional<LookupOutcome> Outcome(ObjectId id) {
-    for (const auto& finished : puller.TakeFinished()) outcomes[finished.id] = finished.outcome;
-    const auto found = outcomes.find(id);
-    return found == outcomes.end() ? std::nullopt : std::optional(found->second);
-  }
-
-  Network& network;
-  const NodeNumber number;
-  InlineExecutor copier;
-  StoreNode store;
-  ObjectPuller puller;
-  ObjectServer server;
-  ProcessId process;
-  std::map<ObjectId, LookupOutcome> outcomes;
-};
-
-struct Network {
-  struct Request {
-    NodeNumber from, to;
-    std::string body;
-    Nanos timeout;
-    BlockSource::Done done;
-  };
-
-  Place& Add(NodeNumber number, uint64_t capacity = 32 * kMiB) {
-    return *(places[number] = std::make_unique<Place>(*this, number, capacity));
-  }
-  // Answers one request; false: none waits.
-  bool Step() {
-    if (requests.empty()) return false;
-    Request request = std::move(requests.front());
-    requests.pop_front();
-    ++carried;
-    if (carried % 7 == 0 && lose_each_seventh) {
-      request.done(absl::DeadlineExceededError("lost"));
-      return true;
-    }
-    if (cut.contains({request.from, request.to}) || !places.contains(request.to)) {
-      request.done(absl::UnavailableError("no connection"));
-      return true;
-    }
-    served[request.to] += 1;
-    places.at(request.to)
-        ->server.OnFetch(request.from, request.body, [this, request](absl::StatusOr<Block> block) {
-          if (!block.ok()) return request.done(block.status());
-          std::string bytes(block->bytes.data(), block->bytes.size());
-          if (damage > 0 && !bytes.empty()) {
-            --damage;
-            bytes[bytes.size() / 2] ^= 1;
-          }
-          if (truncate > 0 && !bytes.empty()) {
-            --truncate;
-            bytes.pop_back();
-          }
-          request.done(std::make_unique<OwnedBlock>(block->head, std::move(bytes)));
-        });
-    return true;
-  }
-  // Until nothing moves; then time passes, `limit` at most, while somebody has something to do.
-  void Run(Nanos limit = 60 * kSecond) {
-    for (Nanos passed = 0; passed <= limit; passed += 10 * kMillisecond) {
-      for (bool moved = true; moved;) {
-        moved = false;
-        for (auto& [number, place] : places) place->store.Settle();
-        while (Step()) moved = true;
-      }
-      bool busy = false;
-      for (auto& [number, place] : places) {
-        busy |= place->puller.NextTick() != kForever ||
-                place->store.server->Stats().waiting_requests != 0;
-      }
-      if (!busy) return;
-      for (auto& [number, place] : places) {
-        place->store.Advance(10 * kMillisecond);
-        place->puller.Tick();
-        place->server.Tick();
-      }
-    }
-  }
-
-  std::deque<Request> requests;
-  std::map<NodeNumber, std::unique_ptr<Place>> places;
-  std::set<std::pair<NodeNumber, NodeNumber>> cut;
-  std::map<NodeNumber, int> served;  // Requests that each answered.
-  int carried = 0;
-  bool lose_each_seventh = false;
-  int damage = 0, truncate = 0;  // So many answers.
-};
-
-void Place::Fetch(NodeNumber node, std::string request, Nanos timeout, Done done) {
-  network.requests.push_back({number, node, std::move(request), timeout, std::move(done)});
-}
-
 const ObjectId kObject = IdOf({1, 1}, 1);
 
 TEST_CASE("an object is brought from another node, whole and with the references inside it") {
-  Network network;
-  Place &one = network.Add(1), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
   const size_t size = GENERATE(0, 1, 100, 65536, 65537, 1000000, 5000000);
   const std::string bytes = Pattern(size, 3);
   const std::vector<ObjectId> nested = {IdOf({1, 1}, 8), IdOf({1, 1}, 9)};
@@ -181,8 +36,8 @@ TEST_CASE("an object is brought from another node, whole and with the references
 }
 
 TEST_CASE("an object that its writer has not announced is found by its place") {
-  Network network;
-  Place &one = network.Add(1), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
   one.store.Settle();
   one.store.server->Tick();
   for (const ObjectId id : {kObject, IdOf({1, 1}, 77)}) {  // For the second not all slots are read.
@@ -199,8 +54,8 @@ TEST_CASE("an object that its writer has not announced is found by its place") {
 }
 
 TEST_CASE("many who ask for the same object share one pull") {
-  Network network;
-  Place &one = network.Add(1), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
   const ObjectLocation at = one.Put(kObject, Pattern(10 * kChunk, 1));
   for (int i = 0; i < 50; ++i) two.puller.Pull(kObject, at, 10 * kChunk);
   network.Run();
@@ -211,8 +66,8 @@ TEST_CASE("many who ask for the same object share one pull") {
 }
 
 TEST_CASE("what was lost, damaged or cut short is fetched again, and nothing else") {
-  Network network;
-  Place &one = network.Add(1), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
   const std::string bytes = Pattern(40 * kChunk + 17, 2);
   const ObjectLocation at = one.Put(kObject, bytes);
   SECTION("lost answers") { network.lose_each_seventh = true; }
@@ -227,8 +82,8 @@ TEST_CASE("what was lost, damaged or cut short is fetched again, and nothing els
 }
 
 TEST_CASE("a pull that is cut in the middle goes on where it was") {
-  Network network;
-  Place &one = network.Add(1), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
   const std::string bytes = Pattern(40 * kChunk, 2);
   const ObjectLocation at = one.Put(kObject, bytes);
   two.puller.Pull(kObject, at, bytes.size());
@@ -248,8 +103,8 @@ TEST_CASE("a pull that is cut in the middle goes on where it was") {
 }
 
 TEST_CASE("a source that stays away ends the pull in time, and its room is free again") {
-  Network network;
-  Place &one = network.Add(1), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
   const ObjectLocation at = one.Put(kObject, Pattern(40 * kChunk, 2));
   two.puller.Pull(kObject, at, 40 * kChunk);
   SECTION("from the beginning") {}
@@ -266,8 +121,8 @@ TEST_CASE("a source that stays away ends the pull in time, and its room is free 
 }
 
 TEST_CASE("a node that is dead is no source") {
-  Network network;
-  Place &one = network.Add(1), &two = network.Add(2), &three = network.Add(3);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2), &three = network.Add(3);
   const std::string bytes = Pattern(40 * kChunk, 2);
   const ObjectLocation at = one.Put(kObject, bytes);
   two.puller.Pull(kObject, at, bytes.size());
@@ -292,8 +147,8 @@ TEST_CASE("a node that is dead is no source") {
 }
 
 TEST_CASE("attempts do not mix") {
-  Network network;
-  Place &one = network.Add(1), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
   const std::string first = Pattern(20 * kChunk, 1), second = Pattern(20 * kChunk, 2);
   ObjectLocation at = one.Put(kObject, first, 0);
   SECTION("what is there is another attempt: not found") {
@@ -331,8 +186,8 @@ TEST_CASE("attempts do not mix") {
 }
 
 TEST_CASE("bytes are not freed, moved or spilled while they are being sent") {
-  Network network;
-  Place &one = network.Add(1, 4 * kMiB), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1, 4 * kMiB), &two = network.Add(2);
   const std::string bytes = Pattern(3 * kMiB, 2);
   const ObjectLocation at = one.Put(kObject, bytes);
   proto::BlockRequest request;
@@ -364,8 +219,8 @@ TEST_CASE("bytes are not freed, moved or spilled while they are being sent") {
 }
 
 TEST_CASE("what is on disk at its node is restored and sent") {
-  Network network;
-  Place &one = network.Add(1, 4 * kMiB), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1, 4 * kMiB), &two = network.Add(2);
   const std::string bytes = Pattern(3 * kMiB, 2);
   const ObjectLocation at = one.Put(kObject, bytes);
   one.Put(IdOf({1, 1}, 2), Pattern(3 * kMiB, 4));
@@ -377,8 +232,8 @@ TEST_CASE("what is on disk at its node is restored and sent") {
 }
 
 TEST_CASE("pulls wait for memory") {
-  Network network;
-  Place &one = network.Add(1, 32 * kMiB), &two = network.Add(2, 4 * kMiB);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1, 32 * kMiB), &two = network.Add(2, 4 * kMiB);
   SECTION("others are spilled for them") {
     for (uint64_t i = 1; i <= 6; ++i) {
       const ObjectId id = IdOf({1, 1}, i);
@@ -410,8 +265,8 @@ TEST_CASE("pulls wait for memory") {
 }
 
 TEST_CASE("small copies lie side by side and leave nothing behind") {
-  Network network;
-  Place &one = network.Add(1), &two = network.Add(2);
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
   for (uint64_t i = 1; i <= 100; ++i) {
     const ObjectId id = IdOf({1, 1}, i);
     two.puller.Pull(id, one.Put(id, Pattern(1000, i)), 1000);
@@ -428,8 +283,8 @@ TEST_CASE("small copies lie side by side and leave nothing behind") {
 }
 
 TEST_CASE("nodes that pull the same object serve each other") {
-  Network network;
-  Place& root = network.Add(1);
+  TransferNetwork network;
+  TransferNode& root = network.Add(1);
   const std::string bytes = Pattern(60 * kChunk, 5);
   const ObjectLocation at = root.Put(kObject, bytes);
   constexpr NodeNumber kReaders = 4;
@@ -457,8 +312,8 @@ TEST_CASE("nodes that pull the same object serve each other") {
 }
 
 TEST_CASE("a request that cannot be read is refused") {
-  Network network;
-  Place& one = network.Add(1);
+  TransferNetwork network;
+  TransferNode& one = network.Add(1);
   one.Put(kObject, "abc");
   std::vector<absl::StatusOr<Block>> answers;
   const auto ask = [&](const std::string& body) {
@@ -493,11 +348,11 @@ TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   } liar;
   StoreNode store(8 * kMiB);
   InlineExecutor copier;
-  ObjectPuller puller(Place::Options(kTestNode), {.clock = store.clock,
-                                                  .store = *store.server,
-                                                  .blocks = liar,
-                                                  .loop = store.loop,
-                                                  .copier = copier});
+  ObjectPuller puller(TransferNode::Options(kTestNode), {.clock = store.clock,
+                                                         .store = *store.server,
+                                                         .blocks = liar,
+                                                         .loop = store.loop,
+                                                         .copier = copier});
   liar.head.set_size_bytes(10);
   SECTION("a wrong checksum") { liar.head.set_crc(1); }
   SECTION("fewer bytes than it says") { liar.head.set_size_bytes(11); }

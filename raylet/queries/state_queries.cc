@@ -162,7 +162,7 @@ absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
   const bool for_another_node = from.node != deps_.node;
   query.deadline = deps_.clock.Now() + deps_.limit / (for_another_node ? 2 : 1);
   asked.answer.set_request(asked.message.request());
-  deps_.rows.Fill(asked);
+  rows_.Fill(asked);
   AskProcesses(number, query);
   if (!for_another_node) {
     if (!asked.message.this_node()) AskNodes(number, query);
@@ -274,7 +274,7 @@ void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) con
     row.set_metrics_url(node.metrics_url());
     row.set_start_time_unix_s(node.start_time_unix_s());
     row.set_version(node.version());
-    if (node.node() == deps_.node) deps_.rows.FillAvailable(&row);
+    if (node.node() == deps_.node) rows_.FillAvailable(&row);
     budget.Count(row);
   }
   for (const proto::JobInfo& job : reply.jobs().jobs()) {
@@ -358,7 +358,7 @@ void StateQueries::FinishIfComplete(uint64_t number) {
   if (for_another_node ? deps_.is_node_dead(query.asker.node)
                        : !deps_.processes.contains(query.asker))
     return;
-  if (!for_another_node) deps_.rows.FillWithoutGcs(query.asked);
+  if (!for_another_node) rows_.FillWithoutGcs(query.asked);
   AppendGroups(query.groups, query.asked);
   if (query.asked.message.what() == proto::StateQuery::WHY && query.asked.answer.words().empty() &&
       !for_another_node) {

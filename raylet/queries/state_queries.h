@@ -34,10 +34,10 @@ class StateQueries {
     GcsLink& gcs;
     const ClusterView& view;
     const AttachedProcesses& processes;
-    const StateRows& rows;
     std::function<bool(NodeNumber)> is_node_dead;
   };
-  explicit StateQueries(Deps deps) : deps_(std::move(deps)) {}
+  StateQueries(Deps deps, const StateRows::Sources& sources)
+      : deps_(std::move(deps)), rows_(sources) {}
   StateQueries(const StateQueries&) = delete;
   StateQueries& operator=(const StateQueries&) = delete;
 
@@ -69,6 +69,7 @@ class StateQueries {
   void FinishIfComplete(uint64_t number);
 
   const Deps deps_;
+  const StateRows rows_;
   absl::btree_map<uint64_t, Query> queries_;
   uint64_t last_query_ = 0;
 };

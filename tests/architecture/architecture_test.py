@@ -153,7 +153,9 @@ class PlantedViolations(unittest.TestCase):
         self.assertEqual({rule.what for rule in rules.WORLD}, set(uses))
         for what, line in uses.items():
             with self.subTest(what):
-                self.assert_one({"gcs/actor_table.cc": LICENCE + line + "\n"}, "touches " + what)
+                self.assert_one(
+                    {"gcs/actors/actor_table.cc": LICENCE + line + "\n"}, "touches " + what
+                )
 
     def test_the_world_in_comments_strings_and_methods_is_fine(self):
         self.assertEqual(

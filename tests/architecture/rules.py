@@ -35,6 +35,10 @@ SUBFOLDERS = {
     "collective/shm": "collective",
     "collective/net": "collective collective/shm",
     "collective/nccl": "collective collective/net",
+    "gcs/actors": "gcs/command_pipeline.h gcs/gcs_options.h gcs/job_table.h gcs/node_table.h"
+    " gcs/placement_groups gcs/publisher.h gcs/reply.h",
+    "gcs/placement_groups": "gcs/command_pipeline.h gcs/gcs_options.h gcs/node_table.h gcs/reply.h",
+    "gcs/storage": "",
     "object_store/arena": "object_store/layout.h object_store/machine_memory.h"
     " object_store/messages.h",
     "object_store/server": "object_store/layout.h object_store/messages.h object_store/arena",
@@ -50,6 +54,7 @@ SUBFOLDERS = {
     " raylet/objects raylet/scheduling raylet/workers",
     "raylet/host": "raylet/objects raylet/workers",
     "python_bindings/core": "",
+    "rpc/security": "",
     "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",
     "worker/core": "worker/limits.h worker/owner_state.h worker/runtime.h worker/wire.h"
@@ -153,9 +158,9 @@ WORLD = [
         r"std::(?:lock_guard|unique_lock|scoped_lock)",
         "base/mutex.h worker/driver.* worker/runtime_* api/compile_fail/*",
     ),
-    WorldRule("SQLite", r"sqlite3", "gcs/sqlite_storage*"),
-    WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_*"),
-    WorldRule("OpenSSL", r"openssl/", "rpc/hmac.* rpc/certificates.*"),
+    WorldRule("SQLite", r"sqlite3", "gcs/storage/sqlite_storage*"),
+    WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_* rpc/security/grpc_*"),
+    WorldRule("OpenSSL", r"openssl/", "rpc/security/hmac.* rpc/security/certificates.*"),
     WorldRule("Gloo", r"gloo/|\bgloo::", "collective/net/gloo_transport.*"),
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl/*"),
     WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),

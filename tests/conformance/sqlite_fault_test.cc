@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/testing/scratch_directory_for_test.h"
-#include "gcs/sqlite_storage.h"
+#include "gcs/storage/sqlite_storage.h"
 #include "tests/conformance/faulty_vfs.h"
 
 namespace sheaf {

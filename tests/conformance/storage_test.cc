@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What gcs/storage.h promises, held against every implementation.
-#include "gcs/storage.h"
+// What gcs/storage/storage.h promises, held against every implementation.
+#include "gcs/storage/storage.h"
 #include "base/testing/scratch_directory_for_test.h"
 
 #include <sys/stat.h>
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "gcs/memory_storage.h"
-#include "gcs/sqlite_storage.h"
+#include "gcs/storage/memory_storage.h"
+#include "gcs/storage/sqlite_storage.h"
 
 namespace sheaf {
 namespace {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "gcs/memory_storage.h"
+#include "gcs/storage/memory_storage.h"
 #include "tests/sim/world.h"
 
 namespace sheaf::sim {

@@ -14,8 +14,8 @@
 
 #include "gcs/gcs_service.h"
 #include "gcs/head_terms.h"
-#include "gcs/memory_storage.h"
 #include "gcs/pause_guard.h"
+#include "gcs/storage/memory_storage.h"
 #include "rpc/term_fence.h"
 #include "tests/sim/gcs_disk.h"
 #include "tests/sim/world.h"

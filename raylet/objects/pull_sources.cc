@@ -1,0 +1,108 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/objects/pull_sources.h"
+
+#include <algorithm>
+
+namespace sheaf {
+
+bool PullSource::MayHave(size_t chunk) const {
+  if (!partial || chunks.empty()) return true;
+  return chunk / 8 < chunks.size() &&
+         (static_cast<uint8_t>(chunks[chunk / 8]) >> (chunk % 8) & 1) != 0;
+}
+
+void PullSources::Add(NodeNumber node, bool partial) {
+  if (node == 0 || node == options_.node || sources_.size() >= kMost) return;
+  if (Find(node) != nullptr) return;
+  PullSource& source = sources_.emplace_back();
+  source.node = node;
+  source.partial = partial;
+}
+
+PullSource* PullSources::Find(NodeNumber node) {
+  for (PullSource& source : sources_) {
+    if (source.node == node) return &source;
+  }
+  return nullptr;
+}
+
+void PullSources::Drop(NodeNumber node) {
+  std::erase_if(sources_, [&](const PullSource& source) { return source.node == node; });
+}
+
+PullSource* PullSources::ForFirst(Nanos now) {
+  PullSource* chosen = nullptr;
+  for (PullSource& source : sources_) {
+    if (source.retry_at > now) continue;
+    if (chosen == nullptr || source.failures < chosen->failures) chosen = &source;
+  }
+  return chosen;
+}
+
+std::optional<PullSources::Choice> PullSources::ForChunk(
+    absl::FunctionRef<std::optional<size_t>(const PullSource&)> chunk_of, Nanos now) {
+  std::optional<Choice> best;
+  for (PullSource& source : sources_) {
+    if (source.retry_at > now) continue;
+    // Those that have only a part come first: they spare the others.
+    if (best && (source.in_flight > best->source->in_flight ||
+                 (source.in_flight == best->source->in_flight && !source.partial))) {
+      continue;
+    }
+    if (const std::optional<size_t> chunk = chunk_of(source)) {
+      best = Choice{&source, *chunk};
+    } else if (source.partial && source.in_flight == 0 && !source.chunks.empty()) {
+      // It had nothing new when it last answered.
+      source.chunks.clear();
+      source.retry_at = now + options_.look_again;
+    }
+  }
+  return best;
+}
+
+bool PullSources::Heed(NodeNumber node, const proto::BlockHead& head, Nanos now) {
+  for (const uint32_t other : head.also_at()) Add(other, /*partial=*/true);
+  if (head.outcome() != proto::BlockHead::FOUND && head.outcome() != proto::BlockHead::NOT_YET) {
+    Drop(node);
+    return false;
+  }
+  PullSource* source = Find(node);
+  if (source == nullptr) return true;
+  source->partial = head.partial();
+  source->chunks = head.chunk_bytes() == options_.chunk_bytes ? head.chunks() : "";
+  if (head.outcome() == proto::BlockHead::FOUND) return true;
+  if (!std::any_of(source->chunks.begin(), source->chunks.end(),
+                   [](char bits) { return bits != 0; })) {
+    source->chunks.clear();
+    source->retry_at = now + options_.look_again;
+  }
+  return true;
+}
+
+PullSources::Verdict PullSources::Failed(NodeNumber node, const absl::Status& why, Nanos now) {
+  PullSource* source = Find(node);
+  if (source == nullptr) return Verdict::kDropped;
+  if (absl::IsDataLoss(why) && ++source->damaged >= options_.most_damaged) {
+    Drop(node);
+    return Verdict::kDamaged;
+  }
+  if (absl::IsNotFound(why)) {
+    Drop(node);
+    return Verdict::kDropped;
+  }
+  const Nanos wait = std::min(options_.last_retry,
+                              options_.first_retry << std::min<uint32_t>(source->failures, 8));
+  ++source->failures;
+  source->retry_at = now + wait;
+  return Verdict::kRetry;
+}
+
+Nanos PullSources::NextRetry(Nanos now) const {
+  Nanos next = kForever;
+  for (const PullSource& source : sources_) {
+    if (source.retry_at > now) next = std::min(next, source.retry_at);
+  }
+  return next;
+}
+
+}  // namespace sheaf

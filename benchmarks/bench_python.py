@@ -153,7 +153,7 @@ FLOORS = {
     "1:1 async-actor calls sync": 1_000_000,
     "1:1 async-actor calls async": 5_300_000,
 }
-PEER_VERSIONS = ("ray==2.60.*", "ray")
+PEER_VERSIONS = ("ray[default]==2.60.*", "ray[default]")  # As its users install it.
 
 
 def peer_python(name):

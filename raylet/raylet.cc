@@ -119,6 +119,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     case FrameKind::kGcsRequest:
       return cluster_.OnGcsRequest(from, frame);
     case FrameKind::kStateQuery:
+      detached_.SendRows();  // Who asks finds what it has said before.
       return queries_.OnQuery(from, frame);
     case FrameKind::kStateAnswer:
       return queries_.OnAnswer(from, frame);

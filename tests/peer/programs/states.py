@@ -170,7 +170,6 @@ def nodes_as_listed():
     say(len(rows), rows[0].state, rows[0].is_head_node, rows[0].resources_total["CPU"])
     say(rows[0].node_id == ray.get_runtime_context().get_node_id())
     say(state.get_node(rows[0].node_id).node_id == rows[0].node_id)
-    say(len(state.list_nodes(filters=[("state", "=", "DEAD")])))
 
 
 @program(alone=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from sheaf import _core, cluster
 from sheaf.ids import node_id
 from sheaf.util import placement_group
+from sheaf.util.state.exception import RayStateApiException
 from sheaf.util.state.rows import Row, chosen
 
 TYPE_CHECKING = False
@@ -273,7 +274,7 @@ def list_jobs(
         raise_on_missing_output: without effect.
 
     Returns:
-        Rows of job_id, status, state, entrypoint, type, ray_namespace, driver_pid and start_time.
+        Rows of job_id, status, state, entrypoint, type, ray_namespace, driver_pid, driver_info and start_time.
 
     Raises:
         ValueError: a filter has another operator.
@@ -289,6 +290,7 @@ def list_jobs(
             type="DRIVER",
             ray_namespace=row["namespace"],
             driver_pid=row["pid"],
+            driver_info=Row(id=f"{row['job']:08x}", pid=str(row["pid"])),
             start_time=row["start_time"],
         )
         for row in _core.jobs()
@@ -488,4 +490,6 @@ def get_objects(
 
 
 def _one(rows: list[Row], key: str, id: str) -> Row | None:
+    if not isinstance(id, str):
+        raise RayStateApiException(f"{key}={id!r}: want the id as text")
     return next((row for row in rows if row[key] == id), None)

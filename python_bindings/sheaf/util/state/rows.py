@@ -23,6 +23,8 @@ class Row(dict):  # type: ignore[type-arg]
 def chosen(rows: list[Row], filters: list[tuple[str, str, Any]] | None, limit: int) -> list[Row]:
     """The rows that fit all filters. ValueError: an operator that is none. RayStateApiException: a
     field that rows do not have, or a value that is of another type."""
+    if limit < 0:
+        raise RayStateApiException(f"limit={limit}: want 0 or more")
     for key, operator, value in filters or ():
         if operator not in ("=", "!="):
             raise ValueError(

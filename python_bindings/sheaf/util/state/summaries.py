@@ -33,16 +33,21 @@ def summarize_tasks(
         raise_on_missing_output: without effect.
 
     Returns:
-        {"cluster": {"summary": {function: {"state_counts": {state: number}}}, "total_tasks": ...}}
+        {"cluster": {"summary": {function: {"state_counts": {state: number}}}, "total_tasks": ...,
+        "total_actor_tasks": calls of actors, "total_actor_scheduled": constructors that run}}
 
     Raises:
         RayError: the cluster did not answer.
     """
     rows = list_tasks(limit=ALL)
+    of_actors = sum(row["type"] == "ACTOR_TASK" for row in rows)
+    constructors = sum(row["type"] == "ACTOR_CREATION_TASK" for row in rows)
     return {
         "cluster": {
             "summary": _summary(rows, "name", "state"),
-            "total_tasks": len(rows),
+            "total_tasks": len(rows) - of_actors - constructors,
+            "total_actor_tasks": of_actors,
+            "total_actor_scheduled": constructors,
             "summary_by": "func_name",
         }
     }
@@ -109,6 +114,7 @@ def summarize_objects(
             "summary": summary,
             "total_objects": len(rows),
             "total_size_mb": total,
+            "callsite_enabled": False,
             "summary_by": "where",
         }
     }

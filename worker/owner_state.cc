@@ -60,16 +60,9 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
     case FrameKind::kStreamItem:
       tasks.OnStreamItem(from, frame.body);
       return true;
-    case FrameKind::kTransitDone: {
-      const auto* done = FrameHead<TransitDone>(frame.body);
-      if (done == nullptr) return true;
-      if (done->transit != 0) {
-        transits.Done(from, done->transit);
-      } else {
-        tasks.OnTransitDone(from, frame.body);
-      }
+    case FrameKind::kTransitDone:
+      OnTransitDone(from, frame);
       return true;
-    }
     case FrameKind::kObjectQuery:
       resolver.OnQuery(from, frame.body);
       return true;
@@ -86,41 +79,13 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
         actors.OnAnswer(*answer);
       return true;
     }
-    case FrameKind::kActorControl: {
-      const auto control = ParseFrame<proto::ActorControl>(frame);
-      if (!control.ok()) return true;
-      auto actor = ActorId::FromBinary(control->actor_id());
-      if (actor.ok() && control->kill())
-        created_actors.Kill(
-            *actor, control->no_restart(),
-            created_actors.ProcessOf(*actor) == from ? "it asked for its end" : "kill was called");
+    case FrameKind::kActorControl:
+      OnActorControl(from, frame);
       return true;
-    }
-    case FrameKind::kLeaseGrant: {
-      const auto grant = ParseFrame<proto::LeaseGrant>(frame);
-      if (!grant.ok()) return true;
-      if (grant->key() >= CreatedActors::kFirstKey) {
-        created_actors.OnGrant(*grant);
-      } else {
-        submitter.OnGrant(*grant);
-      }
-      return true;
-    }
-    case FrameKind::kLeaseRefused: {
-      const auto refused = ParseFrame<proto::LeaseRefused>(frame);
-      if (!refused.ok()) return true;
-      if (refused->key() >= CreatedActors::kFirstKey) {
-        created_actors.OnRefused(*refused);
-      } else {
-        submitter.OnRefused(*refused);
-      }
-      return true;
-    }
-    case FrameKind::kLeaseRevoke: {
-      const auto revoke = ParseFrame<proto::LeaseRevoke>(frame);
-      // Else one that it works under.
-      return !revoke.ok() || submitter.OnRevoke(from.node, *revoke);
-    }
+    case FrameKind::kLeaseGrant:
+    case FrameKind::kLeaseRefused:
+    case FrameKind::kLeaseRevoke:
+      return OnLeaseFrame(from, frame);
     case FrameKind::kRefsReported: {
       const auto reported = ParseFrame<proto::RefsReported>(frame);
       if (!reported.ok()) return true;
@@ -141,6 +106,52 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
     default:
       return false;
   }
+}
+
+void OwnerState::OnTransitDone(ProcessId from, const Frame& frame) {
+  const auto* done = FrameHead<TransitDone>(frame.body);
+  if (done == nullptr) return;
+  if (done->transit != 0) {
+    transits.Done(from, done->transit);
+  } else {
+    tasks.OnTransitDone(from, frame.body);
+  }
+}
+
+void OwnerState::OnActorControl(ProcessId from, const Frame& frame) {
+  const auto control = ParseFrame<proto::ActorControl>(frame);
+  if (!control.ok() || !control->kill()) return;
+  const auto actor = ActorId::FromBinary(control->actor_id());
+  if (!actor.ok()) return;
+  created_actors.Kill(
+      *actor, control->no_restart(),
+      created_actors.ProcessOf(*actor) == from ? "it asked for its end" : "kill was called");
+}
+
+// False: it is about a lease that this process works under.
+bool OwnerState::OnLeaseFrame(ProcessId from, const Frame& frame) {
+  if (frame.kind == FrameKind::kLeaseRevoke) {
+    const auto revoke = ParseFrame<proto::LeaseRevoke>(frame);
+    return !revoke.ok() || submitter.OnRevoke(from.node, *revoke);
+  }
+  if (frame.kind == FrameKind::kLeaseGrant) {
+    const auto grant = ParseFrame<proto::LeaseGrant>(frame);
+    if (!grant.ok()) return true;
+    if (grant->key() >= CreatedActors::kFirstKey) {
+      created_actors.OnGrant(*grant);
+    } else {
+      submitter.OnGrant(*grant);
+    }
+    return true;
+  }
+  const auto refused = ParseFrame<proto::LeaseRefused>(frame);
+  if (!refused.ok()) return true;
+  if (refused->key() >= CreatedActors::kFirstKey) {
+    created_actors.OnRefused(*refused);
+  } else {
+    submitter.OnRefused(*refused);
+  }
+  return true;
 }
 
 void OwnerState::OnReply(ProcessId from, std::string_view body) {

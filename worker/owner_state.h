@@ -66,6 +66,9 @@ class OwnerState {
   uint64_t pushes_returned = 0;  // Given back by workers unstarted.
 
  private:
+  void OnTransitDone(ProcessId from, const Frame& frame);
+  void OnActorControl(ProcessId from, const Frame& frame);
+  bool OnLeaseFrame(ProcessId from, const Frame& frame);
   void OnReply(ProcessId from, std::string_view body);
   void OnReturned(ProcessId from, std::string_view body);
   void CancelRecord(TaskRecord& task, bool force, bool recursive);

@@ -12,15 +12,10 @@
 namespace sheaf {
 namespace {
 
-constexpr Nanos kAskAgain = kSecond;  // Raylets; owners in ever longer pauses, up to the next.
-constexpr Nanos kLongestPause = 8 * kSecond;
+constexpr Nanos kSearchAgain = kSecond;
 // A raylet that is at it says so whenever it is asked again. One that says nothing about an object
 // for so long does not have it.
 constexpr Nanos kSearchLimit = 60 * kSecond;
-
-std::span<const ObjectId> IdsOf(std::string_view blob) {
-  return {reinterpret_cast<const ObjectId*>(blob.data()), blob.size() / sizeof(ObjectId)};
-}
 
 Error OwnerDied(const ObjectEntry& object) {
   return {ErrorKind::kOwnerDied,
@@ -43,36 +38,23 @@ ObjectResolver::ObjectResolver(ProcessId self, Clock& clock, Transport& transpor
       tasks_(tasks),
       transits_(transits),
       submitter_(submitter),
-      look_up_(std::move(look_up)) {}
+      look_up_(std::move(look_up)),
+      questions_(self, clock, transport, references) {}
 
 void ObjectResolver::Want(ObjectEntry& object) {
   if (object.released) tasks_.Remake(object, submitter_);
-  if (object.ready() || object.owned || asked_.contains(object.id)) return;
+  if (object.ready() || object.owned || questions_.IsAsked(object.id)) return;
   if (object.location.known()) {
     // The hint that came with the reference; should it be stale, Missing follows.
     references_.SetStored(object, object.location, object.size);
     return;
   }
-  Ask(object, false);
-}
-
-void ObjectResolver::NoteAsked(ObjectId id, bool lost, Nanos pause) {
-  ForgetQuestion(id);
-  const Nanos again_at = clock_.Now() + pause;
-  asked_[id] = {again_at, pause, lost};
-  asked_again_.emplace(again_at, id);
-}
-
-void ObjectResolver::ForgetQuestion(ObjectId id) {
-  const auto question = asked_.find(id);
-  if (question == asked_.end()) return;
-  asked_again_.erase({question->second.again_at, id});
-  asked_.erase(question);
+  questions_.Ask(object, false);
 }
 
 void ObjectResolver::SetAgain(ObjectId stored, Search& search) {
   searched_again_.erase({search.again_at, stored});
-  search.again_at = clock_.Now() + kAskAgain;
+  search.again_at = clock_.Now() + kSearchAgain;
   searched_again_.emplace(search.again_at, stored);
 }
 
@@ -84,21 +66,6 @@ bool ObjectResolver::ForgetSearch(ObjectId stored, Search* was) {
   searched_again_.erase({search->second.again_at, stored});
   looking_up_.erase(search);
   return true;
-}
-
-void ObjectResolver::Ask(ObjectEntry& object, bool lost) {
-  NoteAsked(object.id, lost, kAskAgain);
-  const ProcessId owner = object.id.maker();
-  if (dead_.contains(owner) || owner == kGcs) return AskRaylet(std::string(AsBytes(object.id)));
-  transport_.To(owner).Send(Lane::kControl, FrameKind::kObjectQuery,
-                            AsBytes(ObjectQueryHead{1, lost}), AsBytes(object.id));
-}
-
-void ObjectResolver::AskRaylet(const std::string& ids) {
-  proto::AdoptedQuery query;
-  query.set_request(next_request_++);
-  query.set_ids(ids);
-  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kAdoptedQuery, query);
 }
 
 void ObjectResolver::Missing(ObjectEntry& object) { Seek(object, true); }
@@ -238,7 +205,7 @@ void ObjectResolver::AnswerWhenReady(ObjectEntry& object, ProcessId from) {
   if (!first) return;
   references_.WhenReady(object, [this](ObjectEntry& ready) {
     for (const ProcessId asker : std::exchange(ready.extra->askers, {})) {
-      if (!dead_.contains(asker)) Answer(asker, ready);
+      if (!questions_.IsDead(asker)) Answer(asker, ready);
     }
   });
 }
@@ -311,7 +278,7 @@ void ObjectResolver::OnNodeGone(NodeNumber node) {
 void ObjectResolver::Lost(ObjectEntry& object, const Error& why) {
   if (!object.owned) {
     references_.SetPending(object);
-    Ask(object, true);
+    questions_.Ask(object, true);
     return;
   }
   if (tasks_.Reconstruct(object, submitter_)) return;
@@ -413,7 +380,7 @@ void ObjectResolver::OnAnswer(ProcessId from, std::string_view body) {
                                AsBytes(TransitDone{transit, 0, 0, 0}));
     });
   }
-  ForgetQuestion(head->id);
+  questions_.Forget(head->id);
   ObjectEntry* object = references_.Find(head->id);
   if (object == nullptr || object->owned || object->released || object->id.maker() != from) {
     references_.DropUses(nested);
@@ -434,10 +401,10 @@ void ObjectResolver::OnAnswer(ProcessId from, std::string_view body) {
 }
 
 void ObjectResolver::OnAdopted(const proto::AdoptedAnswer& answer) {
-  const std::span<const ObjectId> ids = IdsOf(answer.ids());
+  const std::span<const ObjectId> ids = FrameItems<ObjectId>(answer.ids());
   const size_t nodes = static_cast<size_t>(answer.nodes_size());
   for (size_t i = 0; i < ids.size() && i < static_cast<size_t>(answer.adopted_size()); ++i) {
-    ForgetQuestion(ids[i]);
+    questions_.Forget(ids[i]);
     ObjectEntry* object = references_.Find(ids[i]);
     if (object == nullptr || object->owned || object->released || object->ready()) continue;
     if (answer.adopted(static_cast<int>(i))) {
@@ -450,76 +417,15 @@ void ObjectResolver::OnAdopted(const proto::AdoptedAnswer& answer) {
   }
 }
 
-void ObjectResolver::OnOrphans(std::string_view ids) {
-  std::vector<ObjectEntry*> orphans;
-  for (ObjectId id : IdsOf(ids)) {
-    dead_.insert(id.maker());
-    ObjectEntry* object = references_.Find(id);
-    if (object != nullptr && !object->owned) orphans.push_back(object);
-  }
-  AskAboutOrphans(orphans);
-}
-
-void ObjectResolver::OnProcessDied(ProcessId process) {
-  dead_.insert(process);
-  AskAboutOrphans(references_.BorrowedFrom(process));
-}
-
-// Their owners are dead: in as few questions as may be about all that are not ready.
-void ObjectResolver::AskAboutOrphans(std::span<ObjectEntry* const> orphans) {
-  std::string ids;
-  for (const ObjectEntry* object : orphans) {
-    if (object->ready() || object->released) continue;
-    NoteAsked(object->id, false, kAskAgain);
-    ids.append(AsBytes(object->id));
-    if (ids.size() < kMaxStoreItems * sizeof(ObjectId)) continue;
-    AskRaylet(ids);
-    ids.clear();
-  }
-  if (!ids.empty()) AskRaylet(ids);
-}
-
 Nanos ObjectResolver::Tick() {
   const Nanos now = clock_.Now();
-  AskAgain(now);
+  Nanos next = questions_.Tick();
   SearchAgain(now);
-  Nanos next = kForever;
-  if (!asked_again_.empty()) next = asked_again_.begin()->first;
   if (!searched_again_.empty()) next = std::min(next, searched_again_.begin()->first);
   return next;
 }
 
-// Owners, about all of theirs that are due in as few frames as may be.
-void ObjectResolver::AskAgain(Nanos now) {
-  absl::btree_map<std::pair<ProcessId, bool>, std::string> by_owner;
-  std::vector<ObjectEntry*> orphans;
-  while (!asked_again_.empty() && asked_again_.begin()->first <= now) {
-    const ObjectId id = asked_again_.begin()->second;
-    const Question question = asked_.at(id);
-    const ProcessId owner = id.maker();
-    ObjectEntry* object = references_.Find(id);
-    if (object == nullptr || object->ready() || object->released) {
-      ForgetQuestion(id);
-    } else if (dead_.contains(owner) || owner == kGcs) {
-      NoteAsked(id, false, kAskAgain);
-      orphans.push_back(object);
-    } else {
-      NoteAsked(id, question.lost, std::min(2 * question.pause, kLongestPause));
-      by_owner[{owner, question.lost}].append(AsBytes(id));
-    }
-  }
-  AskAboutOrphans(orphans);
-  for (const auto& [to, ids] : by_owner) {
-    constexpr size_t kMost = kMaxStoreItems * sizeof(ObjectId);
-    for (size_t at = 0; at < ids.size(); at += kMost) {
-      const std::string_view some = std::string_view(ids).substr(at, kMost);
-      const ObjectQueryHead head{some.size() / sizeof(ObjectId), to.second};
-      transport_.To(to.first).Send(Lane::kControl, FrameKind::kObjectQuery, AsBytes(head), some);
-    }
-  }
-}
-
-// Raylets, likewise.
+// About all that is due at a raylet in as few frames as may be.
 void ObjectResolver::SearchAgain(Nanos now) {
   absl::btree_map<ProcessId, std::vector<FetchWanted>> by_raylet;
   std::vector<ObjectId> lookups;

@@ -13,10 +13,10 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "base/clock.h"
 #include "object_store/messages.h"
 #include "proto/raylet.pb.h"
+#include "worker/owner/owner_questions.h"
 #include "worker/owner/reference_table.h"
 #include "worker/owner/task_table.h"
 #include "worker/owner/transit_table.h"
@@ -52,8 +52,8 @@ class ObjectResolver {
   // The raylet is at it: restoring, receiving, or waiting for its turn.
   void OnComing(ObjectId stored);
   void OnAdopted(const proto::AdoptedAnswer& answer);
-  void OnOrphans(std::string_view ids);
-  void OnProcessDied(ProcessId process);
+  void OnOrphans(std::string_view ids) { questions_.OnOrphans(ids); }
+  void OnProcessDied(ProcessId process) { questions_.OnProcessDied(process); }
   // The raylet of another node (or this one) has copies of objects of this process.
   void OnCopied(ProcessId from, std::span<const ObjectName> names);
   // Of objects that it alone had those of this process are made again, or lost.
@@ -61,11 +61,6 @@ class ObjectResolver {
   Nanos Tick();  // Asks again what is not answered; returns when it wants to be called next.
 
  private:
-  struct Question {
-    Nanos again_at = 0;
-    Nanos pause = 0;    // Between the last two; grows.
-    bool lost = false;  // The store had lost it.
-  };
   // An object of the store that is looked for.
   struct Search {
     Nanos again_at = 0;
@@ -73,23 +68,15 @@ class ObjectResolver {
     NodeNumber node = 0;  // Where.
     bool bring = false;   // Here; else only whether it is there still.
   };
-  // What is due when: a walk over all that is asked would cost more than the questions.
-  using Agenda = absl::btree_set<std::pair<Nanos, ObjectId>>;
-  void Ask(ObjectEntry& object, bool lost);
-  void NoteAsked(ObjectId id, bool lost, Nanos pause);
-  void ForgetQuestion(ObjectId id);
   void SetAgain(ObjectId stored, Search& search);
   bool ForgetSearch(ObjectId stored, Search* was);
-  void AskAgain(Nanos now);
   void SearchAgain(Nanos now);
   void Settle(ObjectId object);
   void AnswerWhenReady(ObjectEntry& object, ProcessId from);
-  void AskRaylet(const std::string& ids);
   void Seek(ObjectEntry& object, bool bring);
   void AskStore(ObjectId stored, const ObjectEntry& object, Search& search);
   ObjectId NameOf(ObjectId stored) const;
   ObjectEntry* FindStored(ObjectId stored);
-  void AskAboutOrphans(std::span<ObjectEntry* const> orphans);
   void OnNotThere(ObjectEntry& object, NodeNumber node, const Error& why);
   void AnswerDoubters(ObjectEntry& object);
   void Answer(ProcessId to, ObjectEntry& object);
@@ -104,10 +91,10 @@ class ObjectResolver {
   TransitTable& transits_;
   TaskDispatcher& submitter_;
   const std::function<void(std::span<const ObjectId>)> look_up_;
-  absl::btree_map<ObjectId, Question> asked_;  // Of owners or, for the dead, the raylet.
-  Agenda asked_again_;
+  OwnerQuestions questions_;
   absl::btree_map<ObjectId, Search> looking_up_;  // By the name in the store.
-  Agenda searched_again_;
+  // What is due when, as in OwnerQuestions.
+  absl::btree_set<std::pair<Nanos, ObjectId>> searched_again_;
   absl::btree_map<ObjectId, std::vector<Hook>> awaited_;  // WhenHere; each with a use of its entry.
   uint64_t arrivals_ = 0;
   // Borrowers that did not find an object of this process where it was said to be. They are
@@ -115,8 +102,6 @@ class ObjectResolver {
   absl::btree_map<ObjectId, std::vector<ProcessId>> doubters_;
   // Name in the store -> object, where they differ.
   absl::flat_hash_map<ObjectId, ObjectId> stored_names_;
-  absl::flat_hash_set<ProcessId> dead_;
-  uint64_t next_request_ = 1;
 };
 
 }  // namespace sheaf

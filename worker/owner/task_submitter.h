@@ -121,8 +121,4 @@ class TaskSubmitter final : public TaskDispatcher {
   absl::btree_multimap<Nanos, DelayedTask> delayed_;
 };
 
-// The words for a dead process, shared by tasks and actors: "was killed by signal 9 (SIGKILL)",
-// with evidence.
-std::string DescribeDeath(const proto::Death& death);
-
 }  // namespace sheaf

@@ -145,6 +145,10 @@ class CommandLine {
     command->add_option("--metrics-port", node.metrics_port, "Their port (default: a free one)")
         ->check(CLI::Range(0, 65535))
         ->type_name("PORT");
+    AddClusterOptions(command, node);
+  }
+  // How it reaches the other nodes of its cluster, and they it.
+  void AddClusterOptions(CLI::App* command, NodeFlags& node) {
     command->add_option("--address", node.join, "The head of the cluster to join")
         ->type_name("HOST:PORT");
     command

@@ -5,6 +5,10 @@
 #ifndef SHEAF_KERNELS
 #error "define SHEAF_KERNELS"
 #endif
+#ifdef __clang__
+// "GCC ivdep": clang looks by itself, as the loop begins, whether what it names overlaps.
+#pragma clang diagnostic ignored "-Wunknown-pragmas"
+#endif
 
 #include <cstddef>
 #include <cstdint>

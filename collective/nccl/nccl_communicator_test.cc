@@ -69,7 +69,7 @@ void AsRanks(int world, Body body, int devices = 1) {
 class DeviceArray {
  public:
   DeviceArray(NcclCommunicator& group, DataType type, size_t count)
-      : group_(group), type_(type), count_(count), memory_(*group.Allocate(count * SizeOf(type))) {
+      : group_(group), type_(type), memory_(*group.Allocate(count * SizeOf(type))) {
     Fill(0, count, [](size_t) { return 99; });
   }
   std::byte* data() const { return memory_.get(); }
@@ -95,7 +95,6 @@ class DeviceArray {
  private:
   NcclCommunicator& group_;
   const DataType type_;
-  const size_t count_;
   const std::shared_ptr<std::byte> memory_;
 };
 

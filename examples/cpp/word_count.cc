@@ -124,7 +124,7 @@ bool RunWordCount(const std::string& folder) {
 
   Counts counts;
   std::set<uint32_t> processes;
-  for (size_t done = 0; !reduced.empty(); ++done) {
+  while (!reduced.empty()) {
     auto [ready, rest] = sheaf::Wait(std::move(reduced));
     Reduced part = sheaf::Get(ready[0]);
     processes.insert(part.process);

@@ -7,14 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "raylet/host/last_lines.h"
@@ -29,10 +27,7 @@
 namespace sheaf {
 namespace {
 
-// A tool whose answers pile up to this is dropped.
-constexpr size_t kMaxOutboxBytes = 2 * kMaxToolAnswer;
 constexpr Nanos kLookAtSocket = kSecond;
-constexpr Nanos kFirstRetry = kMillisecond;
 constexpr Nanos kLastRetry = 50 * kMillisecond;
 
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
@@ -61,63 +56,9 @@ bool IsExecutable(int fd) {
 
 }  // namespace
 
-// One socket, shared by both threads: UnixSocket is safe for that, the outbox has a lock.
-class AttachServer::Connection {
- public:
-  explicit Connection(UnixSocket accepted) : socket(std::move(accepted)) {}
-
-  struct Waiting {
-    std::string bytes;
-    UniqueFd fd;  // May be invalid: none.
-  };
-  // false: the peer does not read what piles up.
-  bool Push(std::string bytes, UniqueFd fd) {
-    const MutexLock lock(mutex);
-    waiting_bytes += bytes.size();
-    outbox.push_back({std::move(bytes), std::move(fd)});
-    return waiting_bytes <= kMaxOutboxBytes;
-  }
-  bool IsEmpty() {
-    const MutexLock lock(mutex);
-    return outbox.empty();
-  }
-  // Sends what the kernel takes. true: nothing waits any more, or the peer is gone.
-  bool SendWaiting() {
-    const MutexLock lock(mutex);
-    while (!outbox.empty()) {
-      const Waiting& first = outbox.front();
-      const int fds[] = {first.fd.get()};
-      const absl::Status sent =
-          socket.Send(first.bytes, absl::MakeConstSpan(fds, first.fd.valid() ? 1 : 0), 0);
-      if (absl::IsDeadlineExceeded(sent)) return false;
-      if (!sent.ok()) {
-        outbox.clear();
-        waiting_bytes = 0;
-        return true;
-      }
-      waiting_bytes -= first.bytes.size();
-      outbox.pop_front();
-    }
-    return true;
-  }
-
-  UnixSocket socket;
-  Mutex mutex;
-  std::deque<Waiting> outbox ABSL_GUARDED_BY(mutex);
-  size_t waiting_bytes ABSL_GUARDED_BY(mutex) = 0;
-  // The event loop's.
-  enum class Phase : uint8_t { kStranger, kAsking, kMember, kDropped } phase = Phase::kStranger;
-  bool is_tool = false;
-  std::string question;  // Parts so far.
-  Nanos retry_after = kFirstRetry;
-  uint64_t watch = 0;  // Of a driver's process.
-  // Set by the raylet's loop before the first message can follow a welcome.
-  std::atomic<uint64_t> process{0};
-};
-
 class AttachServer::Tool final : public Channel {
  public:
-  Tool(AttachServer& server, std::shared_ptr<Connection> connection)
+  Tool(AttachServer& server, std::shared_ptr<AttachConnection> connection)
       : server_(server), connection_(std::move(connection)) {}
 
   void Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) override {
@@ -129,14 +70,11 @@ class AttachServer::Tool final : public Channel {
       server_.Send(connection_, NextPart(body, offset), UniqueFd());
     } while (offset < body.size());
   }
-  size_t queued_bytes() const override {
-    const MutexLock lock(connection_->mutex);
-    return connection_->waiting_bytes;
-  }
+  size_t queued_bytes() const override { return connection_->waiting_bytes(); }
 
  private:
   AttachServer& server_;
-  const std::shared_ptr<Connection> connection_;
+  const std::shared_ptr<AttachConnection> connection_;
 };
 
 AttachServer::AttachServer(AttachServerOptions options, AttachServerEvents events,
@@ -196,29 +134,29 @@ void AttachServer::AcceptSome() {
       }
       return;
     }
-    auto connection = std::make_shared<Connection>(*std::move(socket));
+    auto connection = std::make_shared<AttachConnection>(*std::move(socket));
     const absl::Status watched = event_loop_.Watch(
         connection->socket.fd(), EPOLLIN, [this, connection](uint32_t) { OnReadable(connection); });
     if (!watched.ok()) continue;
     ++strangers_;
     event_loop_.After(options_.hello_timeout, [this, weak = std::weak_ptr(connection)] {
-      const std::shared_ptr<Connection> late = weak.lock();
-      if (late != nullptr && late->phase == Connection::Phase::kStranger) Drop(late);
+      const std::shared_ptr<AttachConnection> late = weak.lock();
+      if (late != nullptr && late->phase == AttachConnection::Phase::kStranger) Drop(late);
     });
   }
   event_loop_.Rewatch(listener_->fd(), 0);  // EndHello watches it again.
 }
 
-void AttachServer::EndHello(const std::shared_ptr<Connection>& connection) {
-  if (connection->phase != Connection::Phase::kStranger) return;
-  connection->phase = Connection::Phase::kAsking;
+void AttachServer::EndHello(const std::shared_ptr<AttachConnection>& connection) {
+  if (connection->phase != AttachConnection::Phase::kStranger) return;
+  connection->phase = AttachConnection::Phase::kAsking;
   if (strangers_-- == options_.max_strangers) event_loop_.Rewatch(listener_->fd(), EPOLLIN);
 }
 
-void AttachServer::Drop(const std::shared_ptr<Connection>& connection) {
+void AttachServer::Drop(const std::shared_ptr<AttachConnection>& connection) {
   EndHello(connection);
-  if (connection->phase == Connection::Phase::kDropped) return;
-  connection->phase = Connection::Phase::kDropped;
+  if (connection->phase == AttachConnection::Phase::kDropped) return;
+  connection->phase = AttachConnection::Phase::kDropped;
   event_loop_.Unwatch(connection->socket.fd());
   shutdown(connection->socket.fd(), SHUT_RDWR);
   if (const uint64_t packed = connection->process.load(); packed != 0) {
@@ -226,17 +164,17 @@ void AttachServer::Drop(const std::shared_ptr<Connection>& connection) {
   }
 }
 
-void AttachServer::OnReadable(const std::shared_ptr<Connection>& connection) {
+void AttachServer::OnReadable(const std::shared_ptr<AttachConnection>& connection) {
   absl::StatusOr<SocketMessage> message = connection->socket.Receive(0);
   if (absl::IsDeadlineExceeded(message.status())) return;
   if (!message.ok()) return Drop(connection);  // Its end, or more than any correct process sends.
-  if (connection->phase == Connection::Phase::kStranger)
+  if (connection->phase == AttachConnection::Phase::kStranger)
     return OnHello(connection, *std::move(message));
   if (connection->is_tool) return OnToolMessage(connection, *message);
   // Members speak over their rings; what they send here is not looked at.
 }
 
-void AttachServer::Refuse(const std::shared_ptr<Connection>& connection, AttachResult result,
+void AttachServer::Refuse(const std::shared_ptr<AttachConnection>& connection, AttachResult result,
                           const std::string& words) {
   AttachWelcome welcome = EmptyWelcome();
   welcome.result = static_cast<uint32_t>(result);
@@ -246,7 +184,8 @@ void AttachServer::Refuse(const std::shared_ptr<Connection>& connection, AttachR
   Drop(connection);
 }
 
-void AttachServer::OnHello(const std::shared_ptr<Connection>& connection, SocketMessage message) {
+void AttachServer::OnHello(const std::shared_ptr<AttachConnection>& connection,
+                           SocketMessage message) {
   EndHello(connection);
   const AttachHello* hello = FrameHead<AttachHello>(message.bytes);
   if (hello == nullptr || message.bytes.size() != sizeof(AttachHello) ||
@@ -295,7 +234,7 @@ void AttachServer::OnHello(const std::shared_ptr<Connection>& connection, Socket
   loop_.Post([this, connection, admission] { Admit(connection, admission); });
 }
 
-void AttachServer::OnToolMessage(const std::shared_ptr<Connection>& connection,
+void AttachServer::OnToolMessage(const std::shared_ptr<AttachConnection>& connection,
                                  const SocketMessage& message) {
   const absl::StatusOr<bool> whole = AddPart(message.bytes, kMaxToolQuestion, connection->question);
   if (!whole.ok()) return Drop(connection);
@@ -308,9 +247,9 @@ void AttachServer::OnToolMessage(const std::shared_ptr<Connection>& connection,
   });
 }
 
-void AttachServer::Flush(const std::shared_ptr<Connection>& connection) {
-  if (connection->phase == Connection::Phase::kDropped || connection->SendWaiting()) {
-    connection->retry_after = kFirstRetry;
+void AttachServer::Flush(const std::shared_ptr<AttachConnection>& connection) {
+  if (connection->phase == AttachConnection::Phase::kDropped || connection->SendWaiting()) {
+    connection->retry_after = AttachConnection::kFirstRetry;
     return;
   }
   // Not by EPOLLOUT: with too many descriptors under way the socket is writable and still takes
@@ -334,7 +273,7 @@ absl::StatusOr<uint32_t> AttachServer::TakeBell() {
   return next_bell_++;
 }
 
-void AttachServer::Admit(const std::shared_ptr<Connection>& connection,
+void AttachServer::Admit(const std::shared_ptr<AttachConnection>& connection,
                          std::shared_ptr<Admission> admission) {
   const auto refuse = [&](AttachResult result, std::string words) {
     event_loop_.Post([this, connection, result, words = std::move(words)] {
@@ -364,11 +303,11 @@ void AttachServer::Admit(const std::shared_ptr<Connection>& connection,
     return refuse(AttachResult::kNodeFull, std::string(status.message()));
   }
   event_loop_.Post([this, connection, process, pid = admission->os_pid, admission] {
-    if (connection->phase == Connection::Phase::kDropped) {
+    if (connection->phase == AttachConnection::Phase::kDropped) {
       // Its end came before it had a name.
       loop_.Post([this, process] { OnSocketEnd(process); });
     } else {
-      connection->phase = Connection::Phase::kMember;
+      connection->phase = AttachConnection::Phase::kMember;
     }
     if (!admission->pidfd.valid()) return;  // The end of the socket alone says that it is gone.
     connection->watch = watch_->Watch(pid, std::move(admission->pidfd), [this, process] {
@@ -417,7 +356,7 @@ void AttachServer::OnSocketEnd(ProcessId process) {
   events_.on_socket_closed(process);
 }
 
-void AttachServer::Send(const std::shared_ptr<Connection>& connection, std::string bytes,
+void AttachServer::Send(const std::shared_ptr<AttachConnection>& connection, std::string bytes,
                         UniqueFd fd) {
   if (connection->IsEmpty()) {
     const int fds[] = {fd.get()};

@@ -20,6 +20,7 @@
 #include "base/executor.h"
 #include "base/unix_socket.h"
 #include "proto/common.pb.h"
+#include "raylet/host/attach_connection.h"
 #include "raylet/host/event_loop.h"
 #include "raylet/host/process_watch.h"
 #include "raylet/workers/attach_info.h"
@@ -86,11 +87,10 @@ class AttachServer final : public Switchboard {
   Channel* ToolChannel(ProcessId process);
 
  private:
-  class Connection;
   class Tool;
   struct Attached {
     AttachInfo info;
-    std::shared_ptr<Connection> connection;
+    std::shared_ptr<AttachConnection> connection;
     uint32_t bell = 0;
     UniqueFd executable;
     absl::btree_set<ProcessId> peers;
@@ -111,20 +111,22 @@ class AttachServer final : public Switchboard {
   absl::Status ListenWith(UnixListener listener);
   void KeepSocket();
   void AcceptSome();
-  void OnReadable(const std::shared_ptr<Connection>& connection);
-  void OnHello(const std::shared_ptr<Connection>& connection, SocketMessage message);
-  void OnToolMessage(const std::shared_ptr<Connection>& connection, const SocketMessage& message);
-  void Refuse(const std::shared_ptr<Connection>& connection, AttachResult result,
+  void OnReadable(const std::shared_ptr<AttachConnection>& connection);
+  void OnHello(const std::shared_ptr<AttachConnection>& connection, SocketMessage message);
+  void OnToolMessage(const std::shared_ptr<AttachConnection>& connection,
+                     const SocketMessage& message);
+  void Refuse(const std::shared_ptr<AttachConnection>& connection, AttachResult result,
               const std::string& words);
-  void Drop(const std::shared_ptr<Connection>& connection);
-  void EndHello(const std::shared_ptr<Connection>& connection);
-  void Flush(const std::shared_ptr<Connection>& connection);
+  void Drop(const std::shared_ptr<AttachConnection>& connection);
+  void EndHello(const std::shared_ptr<AttachConnection>& connection);
+  void Flush(const std::shared_ptr<AttachConnection>& connection);
 
   // On the raylet's loop.
-  void Admit(const std::shared_ptr<Connection>& connection, std::shared_ptr<Admission> admission);
+  void Admit(const std::shared_ptr<AttachConnection>& connection,
+             std::shared_ptr<Admission> admission);
   absl::Status Welcome(ProcessId process, Attached& attached, const Admission& admission);
   void OnSocketEnd(ProcessId process);
-  void Send(const std::shared_ptr<Connection>& connection, std::string bytes, UniqueFd fd);
+  void Send(const std::shared_ptr<AttachConnection>& connection, std::string bytes, UniqueFd fd);
   void SendRing(ProcessId to, ProcessId peer, bool first, int segment);
   absl::StatusOr<uint32_t> TakeBell();
 

@@ -55,9 +55,10 @@ SUBFOLDERS = {
     "raylet/host": "raylet/objects raylet/workers",
     "python_bindings/core": "",
     "rpc/security": "",
-    "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",
+    "worker/owner": "worker/describe_death.h worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",
-    "worker/core": "worker/limits.h worker/owner_state.h worker/runtime.h worker/wire.h"
+    "worker/core": "worker/describe_death.h worker/limits.h worker/owner_state.h worker/runtime.h"
+    " worker/wire.h"
     " worker/executor worker/owner",
 }
 SUBFOLDERS = {folder: set(names.split()) for folder, names in SUBFOLDERS.items()}

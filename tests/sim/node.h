@@ -93,7 +93,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
     AddJob(job, driver, start);
   }
   void RemoveJob(JobNumber job) override;
-  void EndStrays(JobNumber) {}  // Simulated workers leave none.
+  void EndStrays(JobNumber) override {}  // Simulated workers leave none.
   absl::Status Start(const WorkerSpec& spec) override;
   void Kill(ProcessId process, const std::string& reason) override;
   // Switchboard

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/describe_death.h"
 #include "worker/owner/argument_codec.h"
 #include "worker/owner/describe_death.h"
 #include "worker/wire.h"

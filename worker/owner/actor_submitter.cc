@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/owner/describe_death.h"
+#include "worker/describe_death.h"
 #include "worker/owner/task_submitter.h"
 #include "worker/wire.h"
 

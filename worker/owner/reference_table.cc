@@ -9,7 +9,7 @@
 namespace sheaf {
 namespace {
 
-constexpr size_t kInPlace = std::string().capacity();  // Longer values have memory of their own.
+const size_t kInPlace = std::string().capacity();  // Longer values have memory of their own.
 
 }  // namespace
 

@@ -158,7 +158,6 @@ TEST_CASE(
   Node node(options);
   REQUIRE(KeyPut("before", "1") == sheaf::ErrorKind::kNone);
   double back = 0;
-  int refused = 0;
   const int rounds = Count(2, 20);
   for (int round = 0; round < rounds; ++round) {
     std::map<std::string, std::string> acknowledged;
@@ -174,7 +173,6 @@ TEST_CASE(
     CHECK(kind == sheaf::ErrorKind::kGcsStorageFull);
     CHECK_THROWS_AS(sheaf::Actor<ControlClerk>().Name("late").Detached().Remote(),
                     sheaf::GcsStorageFullError);
-    ++refused;
     for (const auto& [key, value] : acknowledged) CHECK(KeyGet(key) == value);
     CHECK(KeyGet("before") == "1");
     for (uint64_t i = 0; i < 100; ++i)

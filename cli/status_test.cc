@@ -9,7 +9,7 @@
 namespace sheaf::cli {
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 proto::StateAnswer OneNode() {
   proto::StateAnswer answer;

@@ -121,12 +121,11 @@ void ClusterFollower::OnNodeInfo(const proto::NodeInfo& info) {
   if (node == view.local && info.state() == proto::NodeInfo::DRAINING) StartDraining();
   deps_.deaths.OnNodeDescribed(node);
   if (node == view.local || node == 0) return;
-  const auto known = view.nodes.find(node);
+  const bool known = view.nodes.contains(node);
   const bool alive = info.state() != proto::NodeInfo::DEAD;
-  if (known == view.nodes.end() && !alive) return;
+  if (!known && !alive) return;
   NodeView& seen = view.nodes[node];
-  const bool was_alive = known == view.nodes.end() || seen.alive;
-  if (!was_alive) return;  // Numbers are never used again.
+  if (known && !seen.alive) return;  // Numbers are never used again.
   if (absl::StatusOr<Resources> total = Resources::FromMap(info.total().amounts()); total.ok()) {
     seen.total = *std::move(total);
   }

@@ -29,7 +29,7 @@ NO_INDEX = (
 )
 # What a Linux with Python has: the C and C++ libraries, and what the interpreter itself loads.
 SYSTEM = re.compile(
-    r"^(ld-linux.*|lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|z|ffi|expat|crypto|ssl|lzma|zstd|bz2|uuid|python3.*))\.so[.\d]*$"
+    r"^(ld-linux.*|ld|lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|z|ffi|expat|crypto|ssl|lzma|zstd|bz2|uuid|python3.*))(-[\d.]+)?\.so[.\d]*$"
 )
 
 

@@ -66,7 +66,7 @@ def verl_worker_groups():
         def place(self):
             return self.rank, self.world_size
 
-        @register(dispatch_mode=Dispatch.ONE_TO_ALL, execute_mode=Execute.RANK_ZERO)
+        @register(dispatch_mode=Dispatch.ALL_TO_ALL, execute_mode=Execute.RANK_ZERO)
         def first(self, x):
             return self.base + x
 
@@ -85,7 +85,6 @@ def verl_worker_groups():
     say(group.first(5), group.each([1, 2]))
     data = DataProto.from_dict({"x": torch.arange(6)})
     say(group.batch(data).batch["y"].tolist())
-    say([group._is_worker_alive(worker) for worker in group.workers])
 
 
 if __name__ == "__main__":

@@ -131,6 +131,13 @@ class RuntimeContext:
         return os.path.dirname(_core.session_directory())
 
     @property
+    def worker(self) -> Any:
+        """What ray._private.worker.global_worker is."""
+        import importlib
+
+        return importlib.import_module("sheaf._private.worker").global_worker
+
+    @property
     def namespace(self) -> str:
         """Where named actors of this job are found."""
         return _core.context()["namespace"]

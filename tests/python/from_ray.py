@@ -22,6 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peer"))
 
 import compare_surface
 import differences
+import libraries as peer_libraries
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "from_ray.md"
 PACKAGE = pathlib.Path(sheaf.__file__).parent
@@ -110,6 +111,17 @@ def same() -> list[str]:
 def programs() -> list[str]:
     """Programs of tests/peer that say something else here, and are meant to."""
     return [f"| `{name}` | {known.reason} |" for name, known in differences.KNOWN.items()]
+
+
+def libraries_on_top() -> list[str]:
+    """Those that ./do peer libraries runs on both."""
+    rows = []
+    for area, of_area in peer_libraries.PACKAGES.items():
+        comments = peer_libraries.what_it_does(area)
+        for program, packages in of_area.items():
+            names = ", ".join(f"`{package.partition('<')[0]}`" for package in packages)
+            rows.append(f"| {names} | {comments[program]} |")
+    return rows
 
 
 # --- different -----------------------------------------------------------------------------------
@@ -247,6 +259,12 @@ by `sheaf start` ([operate.md](operate.md)) instead of `ray start`.
 | names of | same | different | absent |
 |---|---|---|---|
 {lines(counts())}
+
+`./do peer libraries` installs these libraries and compares what a program of each says on both:
+
+| packages | program |
+|---|---|
+{lines(libraries_on_top())}
 
 A name is the same if every call that fits Ray's parameters fits Sheaf's and means the same, and if classes have the same public members and bases.
 

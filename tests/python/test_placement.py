@@ -249,3 +249,22 @@ def test_a_stopped_driver_does_not_keep_its_leases(tmp_path):
         driver.kill()
         driver.wait()
         sheaf.shutdown()
+
+
+def test_the_default_group_is_that_of_the_caller(cluster):
+    strategy = PlacementGroupSchedulingStrategy("default")
+
+    @sheaf.remote(num_cpus=0)
+    def group():
+        return sheaf.get_runtime_context().get_placement_group_id()
+
+    @sheaf.remote(num_cpus=0)
+    def inner(given):
+        return sheaf.get(group.options(scheduling_strategy=given).remote())
+
+    assert sheaf.get(group.options(scheduling_strategy=strategy).remote(), timeout=WAIT_S) is None
+    bundles = sheaf.util.placement_group([{"CPU": 1}])
+    captured = PlacementGroupSchedulingStrategy(bundles, 0, True)
+    told = inner.options(scheduling_strategy=captured).remote(strategy)
+    assert sheaf.get(told, timeout=WAIT_S) == bundles.id.hex()
+    sheaf.util.remove_placement_group(bundles)

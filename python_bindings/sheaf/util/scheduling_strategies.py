@@ -23,7 +23,7 @@ class PlacementGroupSchedulingStrategy:
     """Runs in a bundle of a placement group.
 
     Args:
-        placement_group: the group.
+        placement_group: the group; "default": that of the caller, if it hands one down.
         placement_group_bundle_index: which of its bundles, from 0; -1: any.
         placement_group_capture_child_tasks: whether what the task calls goes to the group, too.
 
@@ -244,6 +244,11 @@ def _in_group(
     strategy: PlacementGroupSchedulingStrategy, amounts: dict[str, float] | None
 ) -> dict[str, Any]:
     group, index = strategy.placement_group, strategy.placement_group_bundle_index
+    if group == "default":  # That of the caller, if there is one that it hands down.
+        of_caller = None if strategy.placement_group_capture_child_tasks is False else inherited()
+        if of_caller is not None:
+            return {**of_caller, "bundle": index}
+        group = None
     if group is None or group.is_empty:
         if index != -1:
             raise ValueError(

@@ -6,6 +6,7 @@ from program import main, program, say
 
 @program
 def modin_frames():
+    """groups, joins, sorts and row functions of 20000 rows"""
     import modin.config
     import modin.pandas as pd
     import numpy as np
@@ -31,6 +32,7 @@ def modin_frames():
 
 @program
 def daft_queries():
+    """groups and filters of 10000 rows in 4 partitions"""
     import daft
 
     daft.set_runner_ray(noop_if_initialized=True)
@@ -43,6 +45,7 @@ def daft_queries():
 
 @program
 def hamilton_graph():
+    """a graph of 3 functions"""
     import hamilton.ad_hoc_utils
     import ray
     from hamilton import base, driver
@@ -66,6 +69,7 @@ def hamilton_graph():
 
 @program
 def swifter_apply():
+    """a function over 1000 rows"""
     import modin.config
     import modin.pandas as pd
     import swifter  # noqa: F401

@@ -6,6 +6,7 @@ from __future__ import annotations
 from sheaf import _core, cluster
 from sheaf.cluster import available_resources, cluster_resources, nodes
 from sheaf.ids import node_id
+from sheaf.util.placement_group import placement_group_table
 from sheaf.util.timeline import timeline
 
 TYPE_CHECKING = False
@@ -85,6 +86,11 @@ class GlobalState:
     def job_table(self) -> list[dict[str, Any]]:
         """jobs()."""
         return jobs()
+
+    def placement_group_table(self, placement_group_id: Any = None) -> dict[str, Any]:
+        """What is known of the group that has this PlacementGroupID, or of all."""
+        every = placement_group_table()
+        return every if placement_group_id is None else every.get(placement_group_id.hex(), {})
 
     def cluster_resources(self) -> dict[str, float]:
         """cluster_resources()."""

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/describe_death.h"
 #include "worker/owner/argument_codec.h"
-#include "worker/owner/describe_death.h"
+#include "worker/describe_death.h"
 #include "worker/wire.h"
 
 namespace sheaf {

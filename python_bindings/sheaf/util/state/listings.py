@@ -274,7 +274,8 @@ def list_jobs(
         raise_on_missing_output: without effect.
 
     Returns:
-        Rows of job_id, status, state, entrypoint, type, ray_namespace, driver_pid, driver_info and start_time.
+        Rows of job_id, status, state, entrypoint, type, ray_namespace, driver_pid, driver_info
+        and start_time.
 
     Raises:
         ValueError: a filter has another operator.

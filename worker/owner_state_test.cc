@@ -241,7 +241,7 @@ SCENARIO("what is with a silent node stays pending, and who waits for it is told
   CHECK(f.owner.WordsOfSilence(*result.entry()) == "node 2 is silent");
   CHECK(f.owner.WordsOfSilence(*borrowed.entry()) == "node 2 is silent");
   CHECK(f.owner.WordsOfSilence(*queued.entry()).empty());  // It goes elsewhere.
-  CHECK(result.entry()->state == ObjectState::kPending);
+  CHECK(ObjectState{result.entry()->state} == ObjectState::kPending);
   CHECK(f.transport.Count(FrameKind::kPushTask) == 0);  // Nothing runs twice.
   WHEN("it answers after all") {
     f.owner.OnNodeSilent(2, "");
@@ -272,9 +272,9 @@ SCENARIO("a task that is tried again looks at its arguments again") {
   f.Grant();
   const PushTaskHead push = f.TakePush();
   f.owner.OnNodeGone(2);
-  REQUIRE(argument->state == ObjectState::kError);
+  REQUIRE(ObjectState{argument->state} == ObjectState::kError);
   f.Reply(push, "the argument could not be fetched", ReplyStatus::kFailedRetriable);
-  REQUIRE(result.entry()->state == ObjectState::kError);
+  REQUIRE(ObjectState{result.entry()->state} == ObjectState::kError);
   CHECK(result.entry()->extra->error.kind == ErrorKind::kObjectLost);
 }
 
@@ -392,7 +392,7 @@ SCENARIO(
   answer.add_nodes(3);
   answer.add_nodes(0);
   f.owner.OnFrame(kRaylet, {FrameKind::kAdoptedAnswer, answer.SerializeAsString()});
-  CHECK(entry->state == ObjectState::kStore);
+  CHECK(ObjectState{entry->state} == ObjectState::kStore);
   CHECK(other.entry()->extra->error.kind == ErrorKind::kOwnerDied);
   f.owner.resolver.Missing(*entry);
   const Sent fetch = f.transport.Take(kStoreFetch);
@@ -420,12 +420,12 @@ SCENARIO("an object that finds no room to be read back is not lost") {
   f.owner.references.SetStored(*entry, {1, 3, 1, 0}, 100);
   f.owner.resolver.Missing(*entry);
   f.owner.resolver.OnLocated(id, nullptr, {ErrorKind::kObjectStoreFull, "no room", {}});
-  CHECK(entry->state == ObjectState::kStore);
+  CHECK(ObjectState{entry->state} == ObjectState::kStore);
   CHECK(entry->extra->unreachable);
   CHECK(entry->extra->error.message == "no room");
   f.owner.resolver.Missing(*entry);
   f.owner.resolver.OnLocated(id, nullptr, {ErrorKind::kObjectLost, "gone", {}});
-  CHECK(entry->state == ObjectState::kError);
+  CHECK(ObjectState{entry->state} == ObjectState::kError);
 }
 
 SCENARIO("frames that do not parse change nothing") {

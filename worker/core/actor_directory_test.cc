@@ -120,7 +120,7 @@ SCENARIO("calls of a detached actor that is dead say how it died, and its argume
   reply.mutable_actor()->mutable_death()->set_code(9);
   test.Answer(test.TakeRequest(), reply);
   test.node.core->AfterFrames();
-  REQUIRE(result.entry()->state == ObjectState::kError);
+  REQUIRE(ObjectState{result.entry()->state} == ObjectState::kError);
   const std::string& words = result.entry()->extra->error.message;
   CHECK(words.find("the actor counter is dead: its process was killed by signal 9") !=
         std::string::npos);
@@ -144,7 +144,7 @@ SCENARIO("what a process calls of an actor that it has killed ends in that at on
   const ObjectHandle actor = test.directory.HandleOf(ActorId::Make(kMaker, 4), /*detached=*/true);
   test.directory.NoteKilled(actor);
   const ObjectHandle result = test.CallOf(actor);
-  REQUIRE(result.entry()->state == ObjectState::kError);
+  REQUIRE(ObjectState{result.entry()->state} == ObjectState::kError);
   CHECK(result.entry()->extra->error.kind == ErrorKind::kActorDied);
 }
 

@@ -86,7 +86,7 @@ SCENARIO("a constructor fails when nobody but pending calls holds the actor") {
   f.owner.references.CollectDropped();
   f.Reply(creation, "no such file", ReplyStatus::kFailed);
   for (const ObjectHandle& result : {first, second}) {
-    REQUIRE(result.entry()->state == ObjectState::kError);
+    REQUIRE(ObjectState{result.entry()->state} == ObjectState::kError);
     CHECK(result.entry()->extra->error.kind == ErrorKind::kActorDied);
   }
 }
@@ -113,8 +113,8 @@ SCENARIO("what had not started goes to the next incarnation before what was call
   f.owner.OnProcessDied(kWorker, {}, started_push);
   // until the one that had started, and may not run again, fails as the next incarnation is there.
   alive(2, {1, 78});
-  REQUIRE(started.entry()->state == ObjectState::kError);
-  CHECK(waits.entry()->state == ObjectState::kError);
+  REQUIRE(ObjectState{started.entry()->state} == ObjectState::kError);
+  CHECK(ObjectState{waits.entry()->state} == ObjectState::kError);
   CHECK(f.TakePush().task_sequence_bits == TaskOf(second.id()).sequence_bits);
   CHECK(f.TakePush().task_sequence_bits == TaskOf(last.id()).sequence_bits);
 }
@@ -139,9 +139,9 @@ SCENARIO("a call of an actor that is tried again looks at its arguments again") 
   f.owner.actors.Submit(f.owner.actors.ClientOf(*actor.entry()), *actor.entry(), *task);
   const PushTaskHead push = f.TakePush();
   f.owner.OnNodeGone(2);
-  REQUIRE(argument->state == ObjectState::kError);
+  REQUIRE(ObjectState{argument->state} == ObjectState::kError);
   f.Reply(push, "the argument could not be fetched", ReplyStatus::kFailedRetriable);
-  REQUIRE(result.entry()->state == ObjectState::kError);
+  REQUIRE(ObjectState{result.entry()->state} == ObjectState::kError);
   CHECK(result.entry()->extra->error.kind == ErrorKind::kObjectLost);
   CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
 }
@@ -274,7 +274,7 @@ SCENARIO("an actor whose name is being taken is pending for all who ask, and its
   ObjectEntry* const found = f.owner.references.Incoming({actor.id(), {}});
   CHECK(found == actor.entry());
   const ObjectHandle result = f.Call(actor);
-  CHECK(result.entry()->state == ObjectState::kPending);
+  CHECK(ObjectState{result.entry()->state} == ObjectState::kPending);
   CHECK(f.transport.Count(FrameKind::kLeaseDemand) == 0);
   SECTION("it begins") {
     f.owner.created_actors.Begin(*task);
@@ -287,7 +287,7 @@ SCENARIO("an actor whose name is being taken is pending for all who ask, and its
     REQUIRE(answer.ParseFromString(f.transport.Take(FrameKind::kActorAnswer).body));
     CHECK(answer.state() == proto::ActorAnswer::DEAD);
     CHECK(f.transport.Count(FrameKind::kActorReport) == 0);
-    CHECK(result.entry()->state == ObjectState::kError);
+    CHECK(ObjectState{result.entry()->state} == ObjectState::kError);
     CHECK_FALSE(f.owner.created_actors.Manages(ActorOf(actor)));
   }
 }

@@ -236,7 +236,8 @@ SCENARIO("a call's credits come back once, however it ends") {
     f.transport.queued[kWorker] = kSmall.max_untaken;
     for (int i = 0; i < 4; ++i) results.push_back(call());
     f.Answer(1, proto::ActorAnswer::DEAD);
-    for (const ObjectHandle& result : results) CHECK(result.entry()->state == ObjectState::kError);
+    for (const ObjectHandle& result : results)
+      CHECK(ObjectState{result.entry()->state} == ObjectState::kError);
     f.owner.actors.PushHeldBack();
   }
   GIVEN("cancellation of what is held back") {

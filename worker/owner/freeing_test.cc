@@ -92,7 +92,7 @@ TEST_CASE("calls that wait for one another in a long chain end in the error of t
   for (size_t i = 1; i < 200'000; ++i) last = f.Call(step, {last});
   f.Grant(1, kWorker);
   f.Reply(f.TakePush(), "boom", ReplyStatus::kFailed);
-  REQUIRE(last.entry()->state == ObjectState::kError);
+  REQUIRE(ObjectState{last.entry()->state} == ObjectState::kError);
   CHECK(last.entry()->extra->error.message == "boom");
 }
 

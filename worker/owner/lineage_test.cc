@@ -61,7 +61,7 @@ TEST_CASE("a lost object has the chain behind it made again, from its beginning"
     CHECK(f.transport.Count(FrameKind::kPushTask) == 1);
     CHECK(RunNext(f) == bits);
   }
-  CHECK(x.entry()->state == ObjectState::kStore);
+  CHECK(ObjectState{x.entry()->state} == ObjectState::kStore);
   THEN("what was made again on the way goes again") {
     f.Collect();
     CHECK(f.store.freed.size() == order.size() - 1);
@@ -100,7 +100,7 @@ TEST_CASE("a long chain is made again in constant stack") {
                        [](const Sent& sent) { return sent.kind != FrameKind::kPushTask; }),
         f.transport.sent.end());
   }
-  CHECK(x.entry()->state == ObjectState::kStore);
+  CHECK(ObjectState{x.entry()->state} == ObjectState::kStore);
 }
 
 TEST_CASE("a large value that was put and let go of cannot be made again, and the error says so") {
@@ -111,7 +111,7 @@ TEST_CASE("a large value that was put and let go of cannot be made again, and th
   f.Collect();
   CHECK(f.TakeFrees().size() == 1);
   LoseNode(f);
-  REQUIRE(result.entry()->state == ObjectState::kError);
+  REQUIRE(ObjectState{result.entry()->state} == ObjectState::kError);
   const Error& error = result.entry()->extra->error;
   CHECK(error.kind == ErrorKind::kReconstructionFailed);
   CHECK(error.message.find("it was put") != std::string::npos);
@@ -156,7 +156,7 @@ TEST_CASE("lineage is bounded: the oldest recipes go, and the error says so") {
   CHECK(f.owner.tasks.size() <= 100);
   LoseNode(f);
   CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
-  REQUIRE(x.entry()->state == ObjectState::kError);
+  REQUIRE(ObjectState{x.entry()->state} == ObjectState::kError);
   CHECK(x.entry()->extra->error.kind == ErrorKind::kReconstructionFailed);
   CHECK(x.entry()->extra->error.message.find("among the oldest") != std::string::npos);
 }
@@ -205,10 +205,10 @@ TEST_CASE("only what is lost is made again") {
   };
   const std::string value(100, 'a');
   reply(f.TakePush(), value, kThere, kFar);
-  REQUIRE(large.entry()->state == ObjectState::kStore);
+  REQUIRE(ObjectState{large.entry()->state} == ObjectState::kStore);
   const char* viewed = small.entry()->value.data();
   LoseNode(f);
-  CHECK(small.entry()->state == ObjectState::kValue);
+  CHECK(ObjectState{small.entry()->state} == ObjectState::kValue);
   CHECK_FALSE(large.entry()->ready());
   reply(f.TakePush(), std::string(100, 'b'), {1, 4, 1, 1}, kWorker);
   CHECK(large.entry()->location == ObjectLocation{1, 4, 1, 1});
@@ -292,7 +292,7 @@ TEST_CASE("an actor ends with its last handle, whatever lineage could call it ag
   actor = {};
   f.Collect();
   CHECK_FALSE(f.owner.created_actors.Manages(id));
-  CHECK(result.entry()->state == ObjectState::kStore);
+  CHECK(ObjectState{result.entry()->state} == ObjectState::kStore);
 }
 
 TEST_CASE("the items of a stream that only lineage holds are made again as well") {
@@ -341,7 +341,7 @@ TEST_CASE("the items of a stream that only lineage holds are made again as well"
   item(again, {1, 3, 1, 1}, kWorker);
   end(again, kWorker);
   CHECK(RunNext(f) == TaskOf(result.id()).sequence_bits);
-  CHECK(result.entry()->state == ObjectState::kStore);
+  CHECK(ObjectState{result.entry()->state} == ObjectState::kStore);
 }
 
 }  // namespace

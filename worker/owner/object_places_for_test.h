@@ -42,7 +42,7 @@ struct Places : Fixture {
     if (!granted) Grant(1, kFar);
     granted = true;
     ReplyStored(TakePush(), kThere);
-    REQUIRE(handle.entry()->state == ObjectState::kStore);
+    REQUIRE(ObjectState{handle.entry()->state} == ObjectState::kStore);
     owner.references.List(*handle.entry());
     return handle;
   }

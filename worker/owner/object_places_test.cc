@@ -53,7 +53,7 @@ TEST_CASE("an object may take its time to come here") {
   SECTION("while the raylet of this node says that it is coming") {
     pass(7200, true);
     CHECK(f.TakeFrees().empty());
-    CHECK(object.entry()->state == ObjectState::kStore);
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kStore);
     CHECK(object.entry()->location == kThere);
     f.owner.resolver.OnLocated(object.id(), &kHere, {});
     CHECK(object.entry()->location == kHere);
@@ -62,7 +62,7 @@ TEST_CASE("an object may take its time to come here") {
     pass(7200, true);
     pass(62, false);
     CHECK(f.TakeFrees().empty());
-    CHECK(object.entry()->state == ObjectState::kStore);
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kStore);
     REQUIRE(object.entry()->extra->unreachable);
     CHECK(object.entry()->extra->error.message.find("has said nothing") != std::string::npos);
     object.entry()->extra->unreachable = false;  // As a look at it leaves it: the next tries again.
@@ -72,7 +72,7 @@ TEST_CASE("an object may take its time to come here") {
   SECTION("until the raylet knows that it is not there") {
     pass(100, true);
     f.owner.resolver.OnLocated(object.id(), nullptr, kGone);
-    CHECK(object.entry()->state == ObjectState::kPending);  // Made again.
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kPending);  // Made again.
   }
 }
 
@@ -111,7 +111,8 @@ TEST_CASE("copies of another attempt, or that a wrong node tells of, do not coun
   f.Copied({3, 5}, object.id(), kThird);
   CHECK(f.TakeFrees().empty());
   f.owner.OnNodeGone(2);
-  CHECK(object.entry()->state == ObjectState::kPending);  // Made again: there is no copy.
+  CHECK(ObjectState{object.entry()->state} ==
+        ObjectState::kPending);  // Made again: there is no copy.
 }
 
 TEST_CASE("a node dies") {
@@ -120,16 +121,16 @@ TEST_CASE("a node dies") {
     ObjectHandle object = f.Result();
     f.Copied(kThirdRaylet, object.id(), kThird);
     f.owner.OnNodeGone(2);
-    CHECK(object.entry()->state == ObjectState::kStore);
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kStore);
     CHECK(object.entry()->location == kThird);
     f.owner.OnNodeGone(3);
-    CHECK(object.entry()->state == ObjectState::kPending);
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kPending);
   }
   SECTION("the only copy was there: the task runs again, on another node") {
     ObjectHandle object = f.Result();
     f.Die(kFar, UINT64_MAX);
     f.owner.OnNodeGone(2);
-    CHECK(object.entry()->state == ObjectState::kPending);
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kPending);
     f.Grant(9, kWorker);
     const PushTaskHead push = f.TakePush();
     CHECK(push.attempt == 1);
@@ -139,7 +140,7 @@ TEST_CASE("a node dies") {
   SECTION("what cannot be made again is lost, in words") {
     ObjectHandle object = f.PutThere();
     f.owner.OnNodeGone(2);
-    REQUIRE(object.entry()->state == ObjectState::kError);
+    REQUIRE(ObjectState{object.entry()->state} == ObjectState::kError);
     CHECK(object.entry()->extra->error.kind == ErrorKind::kObjectLost);
     CHECK(object.entry()->extra->error.message.find("on node 2, which died") != std::string::npos);
   }
@@ -154,11 +155,11 @@ TEST_CASE("a node dies") {
     ObjectHandle result(task->first_return);
     f.owner.submitter.Submit(*task);
     f.ReplyStored(f.TakePush(), kThere);
-    REQUIRE(result.entry()->state == ObjectState::kStore);
+    REQUIRE(ObjectState{result.entry()->state} == ObjectState::kStore);
     f.Die(kFar, UINT64_MAX);
     f.owner.OnNodeGone(2);
-    CHECK(argument.entry()->state == ObjectState::kPending);
-    CHECK(result.entry()->state == ObjectState::kPending);
+    CHECK(ObjectState{argument.entry()->state} == ObjectState::kPending);
+    CHECK(ObjectState{result.entry()->state} == ObjectState::kPending);
     f.Grant(9, kWorker);
     const PushTaskHead first = f.TakePush();
     CHECK(first.task_sequence_bits == TaskOf(argument.id()).sequence_bits);
@@ -231,7 +232,7 @@ TEST_CASE("a borrower that found nothing is answered when the owner has looked")
   }
   SECTION("it is nowhere: it is made again first") {
     f.owner.resolver.OnLocated(object.id(), nullptr, kGone);
-    CHECK(object.entry()->state == ObjectState::kPending);
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kPending);
     CHECK(f.transport.Count(FrameKind::kObjectAnswer) == 0);
     const ObjectLocation again{2, 9, 4, 1};
     f.ReplyStored(f.TakePush(), again);
@@ -239,7 +240,7 @@ TEST_CASE("a borrower that found nothing is answered when the owner has looked")
   }
   SECTION("its node dies meanwhile") {
     f.owner.OnNodeGone(2);
-    CHECK(object.entry()->state == ObjectState::kPending);
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kPending);
     f.ReplyStored(f.TakePush(), {1, 9, 4, 1});
     CHECK(f.TakeAnswer().location == ObjectLocation{1, 9, 4, 1});
   }
@@ -248,7 +249,7 @@ TEST_CASE("a borrower that found nothing is answered when the owner has looked")
       f.clock.Advance(kSecond);
       f.owner.Tick();
     }
-    CHECK(object.entry()->state == ObjectState::kPending);
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kPending);
   }
 }
 

@@ -147,8 +147,9 @@ SCENARIO("one run brings all items that are lost, and only those") {
   items[3] = {};
   f.owner.references.CollectDropped();
   f.NodeDies();
-  CHECK(items[1].entry()->state == ObjectState::kStore);
-  for (const int i : {0, 2, 4}) CHECK(items[i].entry()->state == ObjectState::kPending);
+  CHECK(ObjectState{items[1].entry()->state} == ObjectState::kStore);
+  for (const int i : {0, 2, 4})
+    CHECK(ObjectState{items[i].entry()->state} == ObjectState::kPending);
   const Streams::Run again = f.TakeRun();
   CHECK(again.head.attempt == 1);
   CHECK(again.from == StreamResume::kNoMore);
@@ -178,7 +179,7 @@ SCENARIO("the stream itself may be gone: its items are made again as long as any
   const Streams::Run again = f.TakeRun();
   CHECK(again.lost == std::vector<uint64_t>{0, 1, 2});
   f.Stored(again, 0, kFar);
-  CHECK(items[0].entry()->state == ObjectState::kStore);
+  CHECK(ObjectState{items[0].entry()->state} == ObjectState::kStore);
   WHEN("one goes while the call runs again") {
     items[1] = {};
     f.owner.references.CollectDropped();
@@ -396,7 +397,7 @@ SCENARIO("an item is lost while its stream runs elsewhere: the run is stopped, f
   CHECK(again.lost == std::vector<uint64_t>{0});
   CHECK(again.from == 2);
   f.Stored(again, 0);
-  CHECK(first.entry()->state == ObjectState::kStore);
+  CHECK(ObjectState{first.entry()->state} == ObjectState::kStore);
   f.owner.references.DropCopy(*first.entry(), 2);
   CHECK_FALSE(f.owner.tasks.Reconstruct(*first.entry(), f.owner.submitter));  // No retry is left.
 }
@@ -426,7 +427,7 @@ SCENARIO("an abandoned stream is stopped, unless it brings what was lost") {
     CHECK(f.Stops() == 0);
     CHECK(again.lost == std::vector<uint64_t>{0});
     f.Stored(again, 0, kOther);
-    CHECK(first.entry()->state == ObjectState::kStore);
+    CHECK(ObjectState{first.entry()->state} == ObjectState::kStore);
     f.Stored(again, 1, kOther);
     CHECK(f.Stops() == 1);
   }

@@ -49,12 +49,12 @@ TEST_CASE("values beyond the budget of a process go to the store") {
   }
   CHECK(b.table.value_bytes() == 100'000);
   CHECK(b.store.stored.size() == 40);
-  CHECK(handles[9].entry()->state == ObjectState::kValue);
-  CHECK(handles[10].entry()->state == ObjectState::kStore);
+  CHECK(ObjectState{handles[9].entry()->state} == ObjectState::kValue);
+  CHECK(ObjectState{handles[10].entry()->state} == ObjectState::kStore);
   CHECK(handles[10].entry()->size == 10'000);
   THEN("very small ones do not: a place in the store is no smaller") {
     CHECK(b.table.HasRoomFor(100));
-    CHECK(b.Value(100).entry()->state == ObjectState::kValue);
+    CHECK(ObjectState{b.Value(100).entry()->state} == ObjectState::kValue);
   }
   THEN("what is freed makes room") {
     handles.clear();
@@ -79,9 +79,9 @@ TEST_CASE("what found no room in the store is moved there later, unless somebody
   b.store.room = true;
   CHECK(b.table.PromoteAgain());
   CHECK_FALSE(b.table.has_unpromoted());
-  CHECK(viewed.entry()->state == ObjectState::kValue);
+  CHECK(ObjectState{viewed.entry()->state} == ObjectState::kValue);
   CHECK(viewed.entry()->location.known());
-  CHECK(moved.entry()->state == ObjectState::kStore);
+  CHECK(ObjectState{moved.entry()->state} == ObjectState::kStore);
   CHECK(b.table.value_bytes() == 20'000);
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("a value whose reference left before there was room gets its copy when
   CHECK(b.table.PromoteAgain());
   CHECK(b.store.stored == std::vector{value.id()});
   CHECK(b.table.Outgoing(*value.entry()).location.known());
-  CHECK(value.entry()->state == ObjectState::kValue);
+  CHECK(ObjectState{value.entry()->state} == ObjectState::kValue);
 }
 
 TEST_CASE("a value that only lineage holds wants no copy in the store any more") {

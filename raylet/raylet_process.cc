@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/parse_frame.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "metrics/counter.h"
@@ -145,7 +146,10 @@ class RayletProcess::Node final : public FrameHandler {
   }
 
   // FrameHandler, on the loop.
-  void OnFrame(ProcessId from, const Frame& frame) override { raylet_->OnFrame(from, frame); }
+  void OnFrame(ProcessId from, const Frame& frame) override {
+    if (frame.kind == FrameKind::kStateQuery && SendOutput(from, frame)) return;
+    raylet_->OnFrame(from, frame);
+  }
   void OnMalformed(ProcessId from) override {
     Log(LogLevel::kWarning, "process ", from.ToString(), " wrote garbage into its ring");
     launcher_->Kill(from, "it wrote garbage into its ring");
@@ -298,6 +302,22 @@ class RayletProcess::Node final : public FrameHandler {
       batch.lines.set_name(attach_->RunningOf(ProcessId::Unpack(batch.lines.process())));
       SendMessage(driver, FrameKind::kLogLines, batch.lines);
     });
+  }
+
+  // What is about the output of workers is answered here: it comes from another thread. False: this
+  // is about something else.
+  bool SendOutput(ProcessId from, const Frame& frame) {
+    const auto query = ParseFrame<proto::StateQuery>(frame);
+    if (!query.ok() || query->what() != proto::StateQuery::OUTPUT) return false;
+    observer_->TailNow([this, from, request = query->request()] {
+      loop_->Post([this, from, request] {  // Behind the lines.
+        if (!mailbox_->HasRing(from)) return;
+        proto::StateAnswer answer;
+        answer.set_request(request);
+        SendMessage(transport_->To(from), FrameKind::kStateAnswer, answer);
+      });
+    });
+    return true;
   }
 
   void Tick() {

@@ -24,7 +24,8 @@ constexpr Nanos kJobWait = 30 * kSecond;
 constexpr Nanos kLeaveWait = 5 * kSecond;
 // A worker without a raylet ends by itself so long, then at once.
 constexpr Nanos kOrphanGrace = 500 * kMillisecond;
-constexpr Nanos kLastWords = kSecond;  // For lines of workers that are being printed.
+constexpr Nanos kLastOutput = 300 * kMillisecond;  // For lines of workers that come.
+constexpr Nanos kLastWords = kSecond;              // For lines of workers that are being printed.
 
 std::vector<std::string> OwnArguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -140,6 +141,11 @@ RuntimeImpl::~RuntimeImpl() { Stop(kLeaveWait); }
 bool RuntimeImpl::Stop(Nanos patience) {
   if (stopped_) return true;
   if (!driver_) return stopped_ = true;  // It has not begun.
+  if (options_.driver) {
+    proto::StateQuery output;
+    output.set_what(proto::StateQuery::OUTPUT);
+    (void)Query(std::move(output), Deadline(clock_.Now(), kLastOutput));
+  }
   const Nanos deadline = Deadline(clock_.Now(), patience);
   {
     Lock lock(*driver_);

@@ -6,7 +6,6 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import time
 from _collections_abc import Mapping  # collections.abc brings more modules.
 
 from sheaf import _core, _version, cluster, ids, options
@@ -282,8 +281,6 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     if _core.is_worker():
         return
     _context = None
-    if _core.is_initialized():
-        _let_output_arrive()
     _core.shutdown()
     if "sheaf.lent_references" in sys.modules:
         from sheaf import lent_references  # It is there: references were pickled.
@@ -315,11 +312,6 @@ def _leave_at_exit() -> None:
 
 
 atexit.register(_leave_at_exit)
-
-
-def _let_output_arrive() -> None:
-    """The last lines of workers travel for some milliseconds."""
-    time.sleep(0)
 
 
 def worker_command(logging_config: Any = None) -> list[str]:

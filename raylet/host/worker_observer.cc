@@ -60,6 +60,13 @@ void WorkerObserver::OnExited(ProcessId process) {
   });
 }
 
+void WorkerObserver::TailNow(std::function<void()> done) {
+  loop_->Post([this, done = std::move(done)] {
+    for (LogBatch& batch : tailer_.Poll()) on_lines_(std::move(batch));
+    done();
+  });
+}
+
 void WorkerObserver::Tail() {
   for (LogBatch& batch : tailer_.Poll()) on_lines_(std::move(batch));
   tailing_ = !tailer_.empty();

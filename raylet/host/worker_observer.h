@@ -27,6 +27,8 @@ class WorkerObserver final : public MemoryReader {
   void WatchMemory(std::function<void(ProcessId, const proto::Death&)> kill);
   void OnStarted(const LaunchedWorker& worker);
   void OnExited(ProcessId process);
+  // Hands out all lines that are there, and then calls `done`, on the observer's thread.
+  void TailNow(std::function<void()> done);
 
   // MemoryReader, on the observer's thread.
   MemoryUse ReadUse() override;

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "worker/describe_death.h"
 #include "worker/owner/argument_codec.h"
-#include "worker/describe_death.h"
 #include "worker/wire.h"
 
 namespace sheaf {

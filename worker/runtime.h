@@ -184,7 +184,7 @@ class Runtime {
   virtual bool Stop(Nanos patience) = 0;
   // Drivers, before Stop: what workers of this node have printed by now is on its way to
   // on_log_lines when this returns, after a fraction of a second at most.
-  virtual void AwaitOutput() = 0;
+  void AwaitOutput();
   // Workers: runs calls until the raylet or the job ends this process; returns the exit status.
   virtual int RunWorker() = 0;
   // Event loops of async actors, before their first TakeCalls: `descriptor`, which stays open, is

@@ -138,10 +138,10 @@ absl::Status RuntimeImpl::Begin() {
 
 RuntimeImpl::~RuntimeImpl() { Stop(kLeaveWait); }
 
-void RuntimeImpl::AwaitOutput() {
+void Runtime::AwaitOutput() {
   proto::StateQuery output;
   output.set_what(proto::StateQuery::OUTPUT);
-  (void)Query(std::move(output), Deadline(clock_.Now(), kLastOutput));
+  (void)Query(std::move(output), Deadline(MonotonicNow(), kLastOutput));
 }
 
 bool RuntimeImpl::Stop(Nanos patience) {

@@ -35,10 +35,10 @@ ProcessTitle::ProcessTitle() {
 void ProcessTitle::Show(std::string_view name) {
   if (begin_ == nullptr || name == shown_) return;
   shown_ = name;
-  const std::string title = std::string(kPrefix).append(name);
-  const size_t length = std::min(title.size(), size_ - 1);
-  std::memcpy(begin_, title.data(), length);
-  std::memset(begin_ + length, 0, size_ - length);
+  std::memcpy(begin_, kPrefix.data(), kPrefix.size());
+  const size_t length = std::min(name.size(), size_ - 1 - kPrefix.size());
+  char* const end = std::copy_n(name.data(), length, begin_ + kPrefix.size());
+  std::fill(end, begin_ + size_, '\0');
 }
 
 }  // namespace sheaf::python

@@ -415,6 +415,23 @@ def test_no_frames_of_the_package_hide_a_deep_recursion():
     assert sys.getrecursionlimit() >= 1000
 
 
+def test_an_exception_may_hold_references_and_handles():
+    @sheaf.remote(num_cpus=0)
+    class Kept:
+        def answer(self):
+            return 42
+
+    @sheaf.remote
+    def raises():
+        raise ValueError("with", sheaf.put("value"), Kept.remote())
+
+    with pytest.raises(ValueError) as caught:
+        sheaf.get(raises.remote())
+    _, value, actor = caught.value.args
+    assert sheaf.get(value) == "value"
+    assert sheaf.get(actor.answer.remote()) == 42
+
+
 def test_exceptions_of_any_size_arrive():
     @sheaf.remote(num_cpus=0)
     def fail(size):

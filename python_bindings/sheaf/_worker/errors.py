@@ -8,6 +8,8 @@ import pickle
 import traceback
 from typing import Any
 
+import cloudpickle
+
 from sheaf import _core, cluster
 from sheaf._internal import actor_class, exported, serialization
 from sheaf._worker import functions
@@ -89,8 +91,8 @@ def _is_interrupt(error: BaseException) -> bool:
 
 def _pickled(error: BaseException) -> bytes:
     data, references = serialization.dumps(error)
-    if references:
-        raise TypeError("it holds ObjectRefs")
+    if references:  # Nobody sees who reads them: this process keeps their objects for the session.
+        data = cloudpickle.dumps(error)
     if len(data) > _LARGEST_CAUSE:
         raise ValueError(
             f"it has {len(data)} bytes, at most {_LARGEST_CAUSE}: put large values "

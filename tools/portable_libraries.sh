@@ -16,10 +16,14 @@ oldest=bullseye
 flags="-O2 -g0 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections -fdata-sections"
 here=$(. /etc/os-release && echo "$VERSION_CODENAME")
 
+# Where the system itself has its packages from.
+mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep -v security | head -n 1)
+[[ -n $mirror ]] || { echo "portable_libraries.sh: apt knows no Debian archive: see /etc/apt/sources.list.d" >&2; exit 1; }
+
 # An apt of its own, so that the system's lists stay as they are.
 export APT_CONFIG=$folder/apt.conf
 mkdir -p "$folder"/{lists/partial,source,sysroot,lib}
-source_line() { echo "$1 [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $2 main"; }
+source_line() { echo "$1 [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $2 main"; }
 {
   source_line deb "$oldest"
   source_line deb-src "$here"

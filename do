@@ -24,7 +24,7 @@ Usage: ./do COMMAND
   wheel [--portable] [PYTHON...]
                            build a wheel of the package into build/wheel, and try it in a clean environment; with each PYTHON, as
                            python3.13, also the acceptance programs and a training, with NumPy 2 and, where there is one, NumPy 1;
-                           --portable: on Debian 12, for Linux as old as Debian 11; first builds six libraries from their sources
+                           --portable: on Debian 12, for Linux as old as Debian 11; first builds five libraries from their sources
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders

@@ -75,6 +75,7 @@ class HyperOptSearch(PickledSearcher):
 
     def _setup(self) -> None:
         import hyperopt
+        from hyperopt.fmin import generate_trials_to_calculate  # hyperopt.fmin is a function, too.
 
         if not self._space:
             require_objective(self, self._space)
@@ -90,7 +91,7 @@ class HyperOptSearch(PickledSearcher):
                 _categories_to_indices(point, self._space)
             # HyperOpt keeps them in this order, and suggest() takes them from the end.
             points = list(reversed(self._points_to_evaluate))
-            self._history = hyperopt.fmin.generate_trials_to_calculate(points)
+            self._history = generate_trials_to_calculate(points)
             self._history.refresh()
             self._points_left = len(points)
         self.domain = hyperopt.Domain(_identity, self._space)

@@ -48,7 +48,7 @@ def current() -> Session:
     if _session is None:
         raise RuntimeError(
             "this is for what runs in a trial of sheaf.tune or a worker of sheaf.train: call it "
-            "inside the function that a Tuner or a trainer was given"
+            "inside the train_loop_per_worker of a trainer, or the function of a Tuner"
         )
     return _session
 

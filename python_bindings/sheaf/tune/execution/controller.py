@@ -380,7 +380,9 @@ class Controller:
         wanted = {self.settings.metric, self._scheduler.metric, self._source.search_alg.metric}
         for name in wanted:
             for one in name if isinstance(name, (list, tuple)) else [name]:
-                if one and one not in flat and not flat.get(fields.DONE):
+                if one in (None, fields.DEFAULT_METRIC) or flat.get(fields.DONE):
+                    continue
+                if one not in flat:
                     got = sorted(set(flat) - set(fields.AUTO_RESULT_KEYS))
                     got = [each for each in got if not each.startswith("config/")]
                     raise TuneError(

@@ -25,6 +25,7 @@ from sheaf.tune.execution.trial_source import SearcherSource, TrialSource, Varia
 from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.progress_reporter import ProgressReporter, reporter_for
+from sheaf.tune.result import DEFAULT_METRIC
 from sheaf.tune.search.basic_variant import BasicVariantGenerator
 from sheaf.tune.search.concurrency_limiter import ConcurrencyLimiter
 from sheaf.tune.search.searcher import Searcher, set_properties
@@ -127,7 +128,7 @@ class ExperimentRun:
         for one in (self._scheduler, self._source.search_alg):
             metric = metric or getattr(one, "metric", None)
             mode = mode or getattr(one, "_mode", None) or getattr(one, "mode", None)
-        return metric, mode
+        return (None if metric == DEFAULT_METRIC and not mode else metric), mode
 
     # Parts.
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -15,14 +15,13 @@ from sheaf.tune.logger.tensorboardx import TBXLoggerCallback
 
 def with_loggers(callbacks: Sequence[Callback]) -> list[Callback]:
     """The callbacks, with those loggers that are not among them behind: CSV, JSON, and TensorBoard's
-    where tensorboardX is installed. TUNE_DISABLE_AUTO_CALLBACK_LOGGERS=1: none."""
+    where tensorboardX can be imported. TUNE_DISABLE_AUTO_CALLBACK_LOGGERS=1: none."""
     all_of_them = list(callbacks)
     if os.environ.get("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "0") == "1":
         return all_of_them
-    wanted: list[type[Callback]] = [CSVLoggerCallback, JsonLoggerCallback]
-    if importlib.util.find_spec("tensorboardX") is not None:
-        wanted.append(TBXLoggerCallback)
+    wanted: list[type[Callback]] = [CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback]
     for kind in wanted:
         if not any(isinstance(one, kind) for one in all_of_them):
-            all_of_them.append(kind())
+            with contextlib.suppress(ImportError):
+                all_of_them.append(kind())
     return all_of_them

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import sheaf
+from sheaf.air import storage
+from sheaf.air.callbacks import UserCallback
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.air.config import RunConfig, ScalingConfig
+from sheaf.air.result import Result
 from sheaf.train import datasets as data
-from sheaf.train import storage
 from sheaf.train.backend import BackendConfig
-from sheaf.train.checkpoint import Checkpoint
-from sheaf.train.config import RunConfig, ScalingConfig
-from sheaf.train.result import Result
 from sheaf.train.run import Plan, Run
 
 _HOME = "~/sheaf_results"
@@ -64,6 +65,9 @@ class DataParallelTrainer:
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"{name}={value!r}: want a {kind.__name__}")
         self._run_config = run_config or RunConfig()
+        for callback in self._run_config.callbacks:
+            if not isinstance(callback, UserCallback):
+                raise TypeError(f"callbacks: {callback!r} is no sheaf.train.UserCallback")
         self._plan = Plan(
             loop=train_loop_per_worker,
             config=_argument(train_loop_per_worker, train_loop_config),

@@ -12,8 +12,8 @@ import json
 import os
 from typing import Any
 
-from sheaf.train.checkpoint import Checkpoint
-from sheaf.train.result import Result
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.air.result import Result
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from sheaf.train import storage
+from sheaf.air import storage
 
 _METADATA = ".metadata.json"
 

@@ -24,10 +24,13 @@ class Anything:
         vars(self).update(attributes)
 
 
+STATUSES = ["PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"]
+
+
 class Trial:
     """A trial that both libraries' schedulers can work with."""
 
-    PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING RUNNING PAUSED TERMINATED ERROR".split()
+    PENDING, RUNNING, PAUSED, TERMINATED, ERROR = STATUSES
 
     def __init__(self, number, config):
         self.number = number
@@ -221,12 +224,16 @@ def hyperband(library, seed):
 
 
 def pbt(library, seed):
-    chance, experiment = drawn(seed, nans=lambda c: c.choice([0, 0.02]), trials=lambda c: c.randint(2, 12))
+    chance, experiment = drawn(
+        seed, nans=lambda c: c.choice([0, 0.02]), trials=lambda c: c.randint(2, 12)
+    )
     synch = chance.random() < 0.4
     if synch:
         experiment["early_ends"] = 0
     mutations = {
-        "x": chance.choice([library.uniform(0, 3), library.loguniform(0.1, 3), lambda: random.random()]),
+        "x": chance.choice(
+            [library.uniform(0, 3), library.loguniform(0.1, 3), lambda: random.random()]
+        ),
         "layers": chance.choice([[1, 2, 4, 8], (1, 2, 3)]),
         "size": library.randint(1, 100),
         "inner": {"rate": library.uniform(0, 1), "kind": ["a", "b", "c"]},
@@ -284,7 +291,10 @@ def record():
 
     library = Anything(**{**vars(tune), **vars(schedulers)})
     answers = {
-        kind: {"ray": [digest(decide(kind, library, seed)) for seed in range(SEEDS)], "first": [decide(kind, library, seed) for seed in range(3)]}
+        kind: {
+            "ray": [digest(decide(kind, library, seed)) for seed in range(SEEDS)],
+            "first": [decide(kind, library, seed) for seed in range(3)],
+        }
         for kind in KINDS
     }
     RECORDED.parent.mkdir(exist_ok=True)

@@ -43,17 +43,30 @@ def _nested(t):
         "list_in_list": {"m": [[t.randint(0, 3), t.grid_search([1, 2])], {"k": t.uniform(0, 1)}]},
         "grid": {"a": t.grid_search([1, 2, 3])},
         "grid_2": {"b": t.grid_search([1, 2, 3]), "a": t.grid_search(["x", "y"])},
-        "grid_3": {"c": t.grid_search([0, 1]), "a": {"z": t.grid_search([0, 1]), "b": t.grid_search([0, 1])}},
+        "grid_3": {
+            "c": t.grid_search([0, 1]),
+            "a": {"z": t.grid_search([0, 1]), "b": t.grid_search([0, 1])},
+        },
         "grid_by_hand": {"a": {"grid_search": [4, 5]}, "b": t.uniform(0, 1)},
         "grid_of_dicts": {"a": t.grid_search([{"x": 1}, {"x": 2, "y": 3}])},
-        "grid_of_domains": {"a": t.grid_search([t.uniform(0, 1), t.uniform(10, 11)]), "b": t.randint(0, 9)},
+        "grid_of_domains": {
+            "a": t.grid_search([t.uniform(0, 1), t.uniform(10, 11)]),
+            "b": t.randint(0, 9),
+        },
         "grid_in_grid": {"a": t.grid_search([t.grid_search([1, 2]), 3])},
-        "choice_of_domains": {"a": t.choice([t.uniform(0, 1), t.randint(5, 9)]), "b": t.uniform(2, 3)},
+        "choice_of_domains": {
+            "a": t.choice([t.uniform(0, 1), t.randint(5, 9)]),
+            "b": t.uniform(2, 3),
+        },
         "choice_of_spaces": {"opt": t.choice([{"lr": t.uniform(0, 1)}, {"m": t.randint(0, 5)}])},
         "constants": {"a": 1, "b": [1, 2], "c": {"d": "e"}},
         "empty": {},
         "one_of_grid": {"a": t.grid_search([9]), "b": t.randn()},
-        "mixed_names": {"B": t.grid_search([1, 2]), "a": t.grid_search([3, 4]), "_": t.uniform(0, 1)},
+        "mixed_names": {
+            "B": t.grid_search([1, 2]),
+            "a": t.grid_search([3, 4]),
+            "_": t.uniform(0, 1),
+        },
         "strings": {"a b": t.choice(["x/y", "p q", "ü"]), "c-d": t.grid_search(["s:t", "1.5"])},
         "floats": {"lr": t.grid_search([0.1, 1e-5, 2.0]), "big": t.uniform(1e5, 1e6)},
         "bools": {"flag": t.grid_search([True, False]), "none": t.grid_search([None])},
@@ -64,18 +77,27 @@ def _dependent(t):
     return {
         "from_config": {"a": t.randint(1, 9), "b": t.sample_from(lambda spec: spec.config.a * 2)},
         "from_later": {"b": t.sample_from(lambda spec: spec.config.a * 2), "a": t.randint(1, 9)},
-        "from_grid": {"a": t.grid_search([1, 2]), "b": t.sample_from(lambda spec: spec.config.a + 1)},
+        "from_grid": {
+            "a": t.grid_search([1, 2]),
+            "b": t.sample_from(lambda spec: spec.config.a + 1),
+        },
         "from_chain": {
             "c": t.sample_from(lambda spec: spec.config.b + 1),
             "b": t.sample_from(lambda spec: spec.config.a + 1),
             "a": t.randint(0, 5),
         },
-        "from_nested": {"m": {"x": t.uniform(0, 1)}, "y": t.sample_from(lambda spec: -spec.config.m.x)},
+        "from_nested": {
+            "m": {"x": t.uniform(0, 1)},
+            "y": t.sample_from(lambda spec: -spec.config.m.x),
+        },
         "from_nothing": {"a": t.sample_from(lambda: 5), "b": t.uniform(0, 1)},
         "from_item": {"a": t.randint(0, 9), "b": t.sample_from(lambda spec: spec["config"]["a"])},
         "eval": {"a": t.randint(0, 9), "b": {"eval": "spec.config.a * 10"}},
         "eval_numpy": {"b": {"eval": "np.log2(8) + 0 * random.random()"}},
-        "draws_a_space": {"a": t.sample_from(lambda spec: {"k": t.uniform(0, 1)}), "z": t.uniform(1, 2)},
+        "draws_a_space": {
+            "a": t.sample_from(lambda spec: {"k": t.uniform(0, 1)}),
+            "z": t.uniform(1, 2),
+        },
     }
 
 
@@ -83,19 +105,35 @@ def _generators(t):
     """Spaces with arguments of BasicVariantGenerator."""
     grid = {"a": t.grid_search([1, 2, 3]), "b": t.uniform(0, 1), "c": t.randint(0, 100)}
     inner = {"m": {"x": t.uniform(0, 1), "y": t.grid_search([1, 2])}, "z": t.choice([1, 2])}
-    dependent = {"a": t.grid_search([1, 2]), "b": t.uniform(0, 1), "c": t.sample_from(lambda spec: spec.config.a * spec.config.b)}
+    dependent = {
+        "a": t.grid_search([1, 2]),
+        "b": t.uniform(0, 1),
+        "c": t.sample_from(lambda spec: spec.config.a * spec.config.b),
+    }
     return {
         "constant": (grid, {"constant_grid_search": True}),
         "constant_inner": (inner, {"constant_grid_search": True}),
         "constant_dependent": (dependent, {"constant_grid_search": True}),
-        "constant_choice": ({"a": t.choice([t.uniform(0, 1), 5]), "g": t.grid_search([1, 2])}, {"constant_grid_search": True}),
+        "constant_choice": (
+            {"a": t.choice([t.uniform(0, 1), 5]), "g": t.grid_search([1, 2])},
+            {"constant_grid_search": True},
+        ),
         "points": (grid, {"points_to_evaluate": [{"a": 2, "b": 0.5, "c": 1}, {"b": 0.25}]}),
         "points_partial": (inner, {"points_to_evaluate": [{"m": {"x": 0.5}}]}),
-        "points_grid_only": (inner, {"points_to_evaluate": [{"m": {"y": 2}}, {"m": {"y": 1}, "z": 2}]}),
+        "points_grid_only": (
+            inner,
+            {"points_to_evaluate": [{"m": {"y": 2}}, {"m": {"y": 1}, "z": 2}]},
+        ),
         "points_all": (grid, {"points_to_evaluate": [{"b": 0.1}, {"a": 1}, {"c": 3}]}),
-        "points_too_many": (grid, {"points_to_evaluate": [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 1}, {"a": 2}]}),
+        "points_too_many": (
+            grid,
+            {"points_to_evaluate": [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 1}, {"a": 2}]},
+        ),
         "points_outside": (grid, {"points_to_evaluate": [{"b": 7.0}]}),
-        "points_constant": (grid, {"constant_grid_search": True, "points_to_evaluate": [{"b": 0.5}]}),
+        "points_constant": (
+            grid,
+            {"constant_grid_search": True, "points_to_evaluate": [{"b": 0.5}]},
+        ),
         "limited": (grid, {"max_concurrent": 0}),
     }
 
@@ -138,17 +176,37 @@ def searcher_spaces(t):
     """Spaces that Optuna and HyperOpt take."""
     kinds = {name: domain for name, domain in simple(t).items() if name not in ("choice_dicts",)}
     alone = ["uniform", "loguniform", "quniform", "choice", "randint", "lograndint", "qrandint"]
-    pairs = [("uniform", "choice"), ("loguniform", "randint"), ("quniform", "choice_one"), ("randint", "qrandint")]
+    pairs = [
+        ("uniform", "choice"),
+        ("loguniform", "randint"),
+        ("quniform", "choice_one"),
+        ("randint", "qrandint"),
+    ]
     made = {f"only_{name}": {"x": kinds[name]} for name in alone}
     made |= {f"{a}_{b}": {"b": kinds[b], "a": kinds[a]} for a, b in pairs}
     made |= {
-        "nested": {"m": {"x": t.uniform(0, 1), "inner": {"y": t.randint(0, 9)}}, "k": t.choice([1, 2])},
+        "nested": {
+            "m": {"x": t.uniform(0, 1), "inner": {"y": t.randint(0, 9)}},
+            "k": t.choice([1, 2]),
+        },
         "constants": {"x": t.uniform(0, 1), "fixed": 3, "deep": {"also": "text"}},
-        "deep_first": {"d": {"x": t.uniform(0, 1)}, "x": t.uniform(0, 1), "e": {"x": t.uniform(0, 1)}},
+        "deep_first": {
+            "d": {"x": t.uniform(0, 1)},
+            "x": t.uniform(0, 1),
+            "e": {"x": t.uniform(0, 1)},
+        },
         "bools": {"flag": t.choice([True, False]), "x": t.uniform(-1, 1)},
         "many": {f"x{i}": t.uniform(-i - 1, i + 1) for i in range(8)},
-        "logs": {"a": t.loguniform(1e-5, 1), "b": t.lograndint(2, 256), "c": t.loguniform(10, 1000)},
-        "steps": {"a": t.quniform(0, 1, 0.1), "b": t.qrandint(0, 100, 10), "c": t.quniform(-4, 4, 2)},
+        "logs": {
+            "a": t.loguniform(1e-5, 1),
+            "b": t.lograndint(2, 256),
+            "c": t.loguniform(10, 1000),
+        },
+        "steps": {
+            "a": t.quniform(0, 1, 0.1),
+            "b": t.qrandint(0, 100, 10),
+            "c": t.quniform(-4, 4, 2),
+        },
         "unsorted": {"z": t.uniform(0, 1), "a": t.uniform(0, 1), "m": t.randint(0, 3)},
         "mix": {k: kinds[k] for k in ("uniform", "loguniform", "choice", "randint", "lograndint")},
     }
@@ -201,13 +259,23 @@ def searchers(library, t):
     for name in HYPEROPT_ONLY:
         search = library["HyperOptSearch"](random_state_seed=3, n_initial_points=5)
         yield f"hyperopt only_{name}", search, {"x": simple(t)[name]}, "min"
-    choice = {"opt": t.choice([{"lr": t.uniform(0, 1)}, {"m": t.randint(0, 5)}, "none"]), "y": t.uniform(0, 1)}
+    choice = {
+        "opt": t.choice([{"lr": t.uniform(0, 1)}, {"m": t.randint(0, 5)}, "none"]),
+        "y": t.uniform(0, 1),
+    }
     yield "hyperopt choice_of_spaces", library["HyperOptSearch"](random_state_seed=4), choice, "max"
     points = [{"x": 0.25, "k": "b"}, {"x": 0.75, "k": "a"}]
     space = {"x": t.uniform(0, 1), "k": t.choice(["a", "b"])}
     yield "optuna points", library["OptunaSearch"](seed=1, points_to_evaluate=points), space, "min"
-    yield "hyperopt points", library["HyperOptSearch"](random_state_seed=1, points_to_evaluate=points), space, "min"
-    rewarded = library["OptunaSearch"](seed=1, points_to_evaluate=points, evaluated_rewards=[3.0, 1.0])
+    yield (
+        "hyperopt points",
+        library["HyperOptSearch"](random_state_seed=1, points_to_evaluate=points),
+        space,
+        "min",
+    )
+    rewarded = library["OptunaSearch"](
+        seed=1, points_to_evaluate=points, evaluated_rewards=[3.0, 1.0]
+    )
     yield "optuna rewards", rewarded, space, "max"
     drawn = library["HyperOptSearch"](random_state_seed=1, n_initial_points=2, gamma=0.5)
     yield "hyperopt gamma", drawn, space, "min"
@@ -233,11 +301,16 @@ def record():
         for state, random_state in random_states():
             space, arguments = spaces(tune)[name]
             generator = BasicVariantGenerator(random_state=random_state, **arguments)
-            generator.add_configurations({"e": {"run": "nothing", "config": space, "num_samples": 3}})
+            generator.add_configurations(
+                {"e": {"run": "nothing", "config": space, "num_samples": 3}}
+            )
             trials = list(iter(generator.next_trial, None))
             answers["variants"][f"{name} {state}"] = [
                 generator.total_samples,
-                [[plain(trial.config), trial.experiment_tag, plain(trial.evaluated_params)] for trial in trials],
+                [
+                    [plain(trial.config), trial.experiment_tag, plain(trial.evaluated_params)]
+                    for trial in trials
+                ],
             ]
     library = {"OptunaSearch": OptunaSearch, "HyperOptSearch": HyperOptSearch}
     for name, searcher, space, mode in searchers(library, tune):

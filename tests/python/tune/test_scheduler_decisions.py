@@ -36,7 +36,9 @@ def test_the_same_decisions(kind, recorded):
         if digest(decide(kind, LIBRARY, seed)) != recorded[kind]["ray"][seed]
     ]
     assert len(recorded[kind]["ray"]) == SEEDS
-    assert not differing, f"{len(differing)} experiments go another way, {differing[:10]} among them"
+    assert not differing, (
+        f"{len(differing)} experiments go another way, {differing[:10]} among them"
+    )
 
 
 def test_another_rule_is_seen(recorded, monkeypatch):

@@ -9,9 +9,9 @@ import logging
 import types
 
 import pytest
-from space_traces import RECORDED, plain, random_states, searchers, spaces, suggestions
 from sheaf.tune.search import BasicVariantGenerator, grid_search, sample
 from sheaf.tune.search.variant_generator import flatten_resolved_vars, format_vars
+from space_traces import RECORDED, plain, random_states, searchers, spaces, suggestions
 
 LIBRARY = types.SimpleNamespace(**{**vars(sample), "grid_search": grid_search})
 

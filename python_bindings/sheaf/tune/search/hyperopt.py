@@ -169,7 +169,8 @@ class HyperOptSearch(PickledSearcher):
         except (AssertionError, TypeError) as error:
             if given and (isinstance(error, AssertionError) or "GarbageCollected" in str(error)):
                 raise ValueError(
-                    f"points_to_evaluate has {point}, which lacks a value of the space {self._space}"
+                    f"points_to_evaluate has {point}, which lacks a value of the space "
+                    f"{self._space}"
                 ) from error
             raise
         return copy.deepcopy(config)
@@ -247,7 +248,8 @@ class HyperOptSearch(PickledSearcher):
         _, domains, grids = parse_spec_vars(spec)
         if grids:
             raise ValueError(
-                "Grid search parameters cannot be automatically converted to a HyperOpt search space."
+                "Grid search parameters cannot be automatically converted to a HyperOpt "
+                "search space."
             )
         if not domains:
             return {}
@@ -306,7 +308,7 @@ def _option(name: str, index: int, category: Any) -> Any:
     if isinstance(category, dict):
         return HyperOptSearch.convert_search_space(category, prefix=name) or category
     if isinstance(category, list) and category and isinstance(category[0], Domain):
-        elements = dict(enumerate(category))
+        elements: dict[Any, Any] = dict(enumerate(category))
         return HyperOptSearch.convert_search_space(elements, prefix=f"{name}/{index}")
     if isinstance(category, Domain):
         return _expression(f"{name}/{index}", category)

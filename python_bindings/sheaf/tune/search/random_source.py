@@ -17,7 +17,9 @@ class RandomSource:
     def __init__(self, source: Any = None) -> None:
         import numpy as np
 
-        if source is not None and not isinstance(source, (np.random.Generator, np.random.RandomState)):
+        if source is not None and not isinstance(
+            source, (np.random.Generator, np.random.RandomState)
+        ):
             source = np.random.default_rng(source)
         self._source = source
 
@@ -53,7 +55,8 @@ class RandomSource:
         return self._generator().choice(np.arange(0, count), size=size)
 
     def state(self) -> Any:
-        """Returns what set_state wants later, picklable; None for numpy.random, whose state is not ours."""
+        """Returns what set_state wants later, picklable; None for numpy.random, whose state is not
+        ours."""
         if self._source is None:
             return None
         if hasattr(self._source, "bit_generator"):

@@ -83,7 +83,9 @@ def preset_variants(
         try:
             domain = _get_value(space, path)
         except (LookupError, TypeError):
-            raise ValueError(f"points_to_evaluate has the key {name}, param_space has not") from None
+            raise ValueError(
+                f"points_to_evaluate has the key {name}, param_space has not"
+            ) from None
         _check_preset(name, domain, value)
         assign_value(space, path, value)
     return _variants(space, constant_grid_search, RandomSource.of(random_state))
@@ -336,7 +338,9 @@ def _draw(
                 continue
             except Exception as error:
                 name = "/".join(map(str, path))
-                raise ValueError(f"{name} cannot be drawn from {domain.domain_str}: {error!r}") from error
+                raise ValueError(
+                    f"{name} cannot be drawn from {domain.domain_str}: {error!r}"
+                ) from error
             assign_value(space, path, value)
             drawn[path] = value
         if missing is None:
@@ -347,8 +351,8 @@ def _draw(
 class SpecView(dict[Any, Any]):
     """What functions of sample_from are given: the configuration as far as it is resolved.
 
-    Keys are attributes, too, and `spec.config` is the configuration itself where no key is called so.
-    To read what is not resolved raises RecursiveDependencyError.
+    Keys are attributes, too, and `spec.config` is the configuration itself where no key is called
+    so. To read what is not resolved raises RecursiveDependencyError.
     """
 
     def __getitem__(self, key: Any) -> Any:

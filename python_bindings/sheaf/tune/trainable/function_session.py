@@ -98,8 +98,9 @@ class FunctionSession:
         return written
 
     def _hand_over(self, row: Row) -> None:
-        last = not self.spec.decided and is_last(self.spec.stop, row.metrics, self._iteration,
-                                                 self._total_s)
+        last = not self.spec.decided and is_last(
+            self.spec.stop, row.metrics, self._iteration, self._total_s
+        )
         with self._changed:
             self._rows.append(row)
             if len(self._rows) == 1 or last:
@@ -190,9 +191,5 @@ def is_last(
         return True
     if not stop:
         return False
-    known = {
-        fields.TRAINING_ITERATION: iteration,
-        fields.TIME_TOTAL_S: total_s,
-        **flatten(metrics),
-    }
+    known = {fields.TRAINING_ITERATION: iteration, fields.TIME_TOTAL_S: total_s, **flatten(metrics)}
     return any(name in known and known[name] >= bound for name, bound in stop.items())

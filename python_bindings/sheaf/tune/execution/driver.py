@@ -80,7 +80,9 @@ class Driver:
                 self._look_at_cluster(now)
                 self._controller.stop_if_told()
                 self._controller.start_trials(now)
-                self._carry_out()
+                while self._controller.commands:
+                    self._carry_out()  # It may free what another trial can have at once.
+                    self._controller.start_trials(now)
                 self._log.write(self._controller)
                 self._tell(False)
                 if self._controller.is_finished():

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
     from sheaf.tune.error import TuneError
     from sheaf.tune.execution.placement_groups import PlacementGroupFactory
     from sheaf.tune.experiment.experiment import Experiment
-    from sheaf.tune.progress_reporter import (
-        CLIReporter,
-        JupyterNotebookReporter,
-        ProgressReporter,
-    )
+    from sheaf.tune.progress_reporter import CLIReporter, JupyterNotebookReporter, ProgressReporter
     from sheaf.tune.registry import register_env, register_trainable
     from sheaf.tune.result_grid import ResultGrid
     from sheaf.tune.schedulers import create_scheduler

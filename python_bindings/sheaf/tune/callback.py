@@ -84,12 +84,7 @@ class Callback:
         """
 
     def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """Called with each result.
 
@@ -138,12 +133,7 @@ class Callback:
         """
 
     def on_checkpoint(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        checkpoint: Checkpoint,
-        **info: Any,
+        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Checkpoint, **info: Any
     ) -> None:
         """Called when a checkpoint is complete.
 

@@ -93,9 +93,7 @@ def get_checkpoint() -> Checkpoint | None:
 
 
 def report(
-    metrics: dict[str, Any] | None = None,
-    checkpoint: Checkpoint | None = None,
-    **more: Any,
+    metrics: dict[str, Any] | None = None, checkpoint: Checkpoint | None = None, **more: Any
 ) -> None:
     """Reports a step of the trial. When a scheduler or a criterion ends the trial, it does not
     return: the function ends here.

@@ -63,7 +63,9 @@ class ResultGrid:
                 "get_best_result(): no metric is given: say metric= here, or in TuneConfig"
             )
         if not mode and not self._analysis.default_mode:
-            raise ValueError("get_best_result(): no mode is given: say mode= here, or in TuneConfig")
+            raise ValueError(
+                "get_best_result(): no mode is given: say mode= here, or in TuneConfig"
+            )
         best = self._analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf)
         if best is None:
             name = metric or self._analysis.default_metric
@@ -95,8 +97,11 @@ class ResultGrid:
     @property
     def errors(self) -> list[BaseException]:
         """What trials have failed by."""
-        return [one.error for one in self._analysis.trials if one.error and one.is_finished()
-                and one.status == Trial.ERROR]
+        return [
+            one.error
+            for one in self._analysis.trials
+            if one.error and one.is_finished() and one.status == Trial.ERROR
+        ]
 
     @property
     def num_errors(self) -> int:

@@ -131,9 +131,7 @@ class Tuner:
         return made
 
     @classmethod
-    def can_restore(
-        cls, path: str | os.PathLike[str], storage_filesystem: Any = None
-    ) -> bool:
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
         """Tells whether there is an experiment to take up.
 
         Args:
@@ -184,9 +182,7 @@ class Tuner:
             raise RuntimeError("get_results(): nothing has run yet; call fit() first")
         config = self._ask.tune
         return ResultGrid(
-            ExperimentAnalysis(
-                self._path, default_metric=config.metric, default_mode=config.mode
-            )
+            ExperimentAnalysis(self._path, default_metric=config.metric, default_mode=config.mode)
         )
 
 

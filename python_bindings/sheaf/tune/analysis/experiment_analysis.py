@@ -204,10 +204,7 @@ class ExperimentAnalysis:
         return max(scored, key=lambda one: one[:2])[2] if scored else None
 
     def get_last_checkpoint(
-        self,
-        trial: Trial | None = None,
-        metric: str = fields.TRAINING_ITERATION,
-        mode: str = "max",
+        self, trial: Trial | None = None, metric: str = fields.TRAINING_ITERATION, mode: str = "max"
     ) -> Checkpoint | None:
         """Finds the newest checkpoint of a trial.
 

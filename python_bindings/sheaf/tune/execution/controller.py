@@ -182,9 +182,7 @@ class Controller:
 
     def is_finished(self) -> bool:
         """Whether there is nothing more to do."""
-        return not self._active and (
-            self.stopped or (not self._live and self._source.finished)
-        )
+        return not self._active and (self.stopped or (not self._live and self._source.finished))
 
     def check_progress(self, now: float) -> None:
         """TuneError: nothing runs, and nothing will. When nothing runs, after start_trials."""
@@ -202,7 +200,9 @@ class Controller:
         if now - self._barren_since > _SEARCH_PATIENCE_S:
             self.stopped = True
 
-    def on_batch(self, trial: Trial, results: list[tuple[dict[str, Any], Any]], ended: bool) -> None:
+    def on_batch(
+        self, trial: Trial, results: list[tuple[dict[str, Any], Any]], ended: bool
+    ) -> None:
         """Results of a trial in order, each with what was reported of it, and whether the trial has
         ended behind them. Its process waits for Continue, Save or End."""
         activity = self._active.get(trial.trial_id)
@@ -223,8 +223,9 @@ class Controller:
             decision = self.STOP
         self._decide(trial, decision)
 
-    def on_checkpoint(self, trial: Trial, checkpoint: Checkpoint, number: int,
-                      result: dict[str, Any]) -> None:
+    def on_checkpoint(
+        self, trial: Trial, checkpoint: Checkpoint, number: int, result: dict[str, Any]
+    ) -> None:
         """A checkpoint of the trial is complete, with the result that it belongs to."""
         trial.kept.add(checkpoint, result, number)
         for kept in trial.kept.surplus():
@@ -409,9 +410,7 @@ class Controller:
 
     def _saves_at_end(self, trial: Trial) -> bool:
         settings = self.settings
-        return (
-            settings.checkpoint_at_end and settings.saves_on_demand and self._has_news(trial)
-        )
+        return settings.checkpoint_at_end and settings.saves_on_demand and self._has_news(trial)
 
     def _act(self, trial: Trial, decision: str) -> None:
         if decision == self.CONTINUE:

@@ -1,11 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What an experiment needs to be taken up again, in its folder:
 
-    experiment.journal       what it was told, then what has become of its trials (journal.py)
-    searcher-state-N.pkl     by the searcher's own save(), now and then; the journal says which one
-                             counts, and has what came since
-    scheduler-state.pkl      by the scheduler's own save(), now and then
-    NAME_.../error.txt       what a trial has raised
+experiment.journal       what it was told, then what has become of its trials (journal.py)
+searcher-state-N.pkl     by the searcher's own save(), now and then; the journal says which one
+                         counts, and has what came since
+scheduler-state.pkl      by the scheduler's own save(), now and then
+NAME_.../error.txt       what a trial has raised
 """
 
 from __future__ import annotations
@@ -95,8 +95,13 @@ class ExperimentLog:
         and then."""
         now = time.monotonic()
         dirty = controller.dirty
-        urgent = sync or last or any(
-            trial.is_finished() or trial.trial_id not in self._trials for trial in dirty.values()
+        urgent = (
+            sync
+            or last
+            or any(
+                trial.is_finished() or trial.trial_id not in self._trials
+                for trial in dirty.values()
+            )
         )
         if dirty and (urgent or now - self._written >= _EACH_S):
             record: dict[str, Any] = {"trials": [record_of(trial) for trial in dirty.values()]}

@@ -32,8 +32,7 @@ class PlacementGroupFactory:
                         f"bundles: {name!r}: {amount!r}: want a number that is not negative"
                     )
         self._bundles = [
-            {name: float(amount) for name, amount in bundle.items() if amount}
-            for bundle in bundles
+            {name: float(amount) for name, amount in bundle.items() if amount} for bundle in bundles
         ]
         self._head_is_empty = not self._bundles[0]
         if self._head_is_empty and len(self._bundles) > 1:

@@ -26,12 +26,18 @@ from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.progress_reporter import ProgressReporter, reporter_for
 from sheaf.tune.result import DEFAULT_METRIC
+from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler
 from sheaf.tune.search.basic_variant import BasicVariantGenerator
 from sheaf.tune.search.concurrency_limiter import ConcurrencyLimiter
 from sheaf.tune.search.searcher import Searcher, set_properties
 from sheaf.tune.search.variant_generator import parse_spec_vars
-from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler
-from sheaf.tune.stopper import CombinedStopper, FunctionStopper, NoopStopper, Stopper, TimeoutStopper
+from sheaf.tune.stopper import (
+    CombinedStopper,
+    FunctionStopper,
+    NoopStopper,
+    Stopper,
+    TimeoutStopper,
+)
 from sheaf.tune.trainable.trainable import Trainable
 from sheaf.tune.trainable.util import resources_of
 from sheaf.tune.tune_config import ResumeConfig, TuneConfig
@@ -159,9 +165,7 @@ class ExperimentRun:
                 algorithm.max_concurrent = config.max_concurrent_trials
             return VariantSource(algorithm, ask.space, config.num_samples, self.make_trial)
         if not isinstance(algorithm, Searcher):
-            raise TypeError(
-                f"search_alg={algorithm!r}: want a Searcher or a BasicVariantGenerator"
-            )
+            raise TypeError(f"search_alg={algorithm!r}: want a Searcher or a BasicVariantGenerator")
         if config.max_concurrent_trials:
             if isinstance(algorithm, ConcurrencyLimiter):
                 if algorithm.max_concurrent != config.max_concurrent_trials:
@@ -339,5 +343,3 @@ class ExperimentRun:
         else:
             find_checkpoints(trial, self._filesystem)
             trial.last_result.pop("done", None)
-
-

@@ -93,13 +93,9 @@ def _short(result: dict[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in result.items() if name != "config"}
 
 
-def trial_of(
-    record: dict[str, Any], filesystem: Any, make: Callable[..., Trial]
-) -> Trial:
+def trial_of(record: dict[str, Any], filesystem: Any, make: Callable[..., Trial]) -> Trial:
     """The trial of a record. make: makes one of (id, configuration, chosen values, tag)."""
-    trial = make(
-        record["id"], unpack(record["config"]), unpack(record["evaluated"]), record["tag"]
-    )
+    trial = make(record["id"], unpack(record["config"]), unpack(record["evaluated"]), record["tag"])
     trial.trainable_name = record["name"]
     trial.status = record["status"]
     trial.dirname = record["dirname"]

@@ -97,11 +97,7 @@ class SearcherSource:
     """What a searcher suggests. See VariantSource."""
 
     def __init__(
-        self,
-        searcher: Searcher,
-        space: dict[str, Any],
-        num_samples: int,
-        make: MakeTrial,
+        self, searcher: Searcher, space: dict[str, Any], num_samples: int, make: MakeTrial
     ):
         self.search_alg = searcher
         self._fixed, self._num_samples, self._make = space, num_samples, make

@@ -17,10 +17,7 @@ from sheaf.air.config import CheckpointConfig
 from sheaf.air.result import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.error import TuneError
-from sheaf.tune.execution.placement_groups import (
-    PlacementGroupFactory,
-    resource_dict_to_pg_factory,
-)
+from sheaf.tune.execution.placement_groups import PlacementGroupFactory, resource_dict_to_pg_factory
 from sheaf.tune.experiment.kept_checkpoints import KeptCheckpoints
 
 _LONGEST_NAME = 130  # Of a folder, before the date.

@@ -91,12 +91,7 @@ class LoggerCallback(Callback):
         self.log_trial_save(trial)
 
     def on_trial_result(
-        self,
-        iteration: int,
-        trials: list[Trial],
-        trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """See log_trial_result.
 

@@ -30,7 +30,9 @@ class _TrialState:
 
     orig_tag: str
     last_score: float | None = None
-    last_checkpoint: Any = None  # What the controller's save_now() gave; None: no donor, or none yet.
+    last_checkpoint: Any = (
+        None  # What the controller's save_now() gave; None: no donor, or none yet.
+    )
     last_perturbation_time: float = 0
     last_train_time: float = 0
 

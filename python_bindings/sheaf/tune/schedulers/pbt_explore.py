@@ -86,9 +86,7 @@ def draw(mutation: Any) -> Any:
     return mutation()
 
 
-def experiment_tag(
-    original: str, config: Mapping[str, Any], mutations: Mapping[str, Any]
-) -> str:
+def experiment_tag(original: str, config: Mapping[str, Any], mutations: Mapping[str, Any]) -> str:
     """Names a trial after its values.
 
     Args:

@@ -60,7 +60,10 @@ class ResourceChangingScheduler(FIFOScheduler):
         """
         taken = bool(self._base_scheduler.set_search_properties(metric, mode, **spec))
         base = self._base_scheduler
-        for name, value in (("metric", base.metric), ("mode", getattr(base, "_mode", mode) or mode)):
+        for name, value in (
+            ("metric", base.metric),
+            ("mode", getattr(base, "_mode", mode) or mode),
+        ):
             if self._allocate is not None and getattr(self._allocate, name, "") is None:
                 setattr(self._allocate, name, value)
         return taken

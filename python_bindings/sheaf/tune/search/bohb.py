@@ -7,4 +7,6 @@ from sheaf.tune.search.not_built import NotBuilt
 class TuneBOHB(NotBuilt):
     """Raises NotImplementedError, which names what to use instead."""
 
-    instead = "ASHAScheduler with OptunaSearch(sampler=optuna.samplers.TPESampler(multivariate=True))"
+    instead = (
+        "ASHAScheduler with OptunaSearch(sampler=optuna.samplers.TPESampler(multivariate=True))"
+    )

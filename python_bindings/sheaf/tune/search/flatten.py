@@ -28,6 +28,7 @@ def flatten_dict(
     Raises:
         ValueError: a key has the delimiter in it, and prevent_delimiter is True.
     """
+
     def children(value: Any) -> Any:
         if isinstance(value, dict):
             return value.items()

@@ -17,7 +17,9 @@ class RandomSource:
     def __init__(self, source: Any = None) -> None:
         import numpy as np
 
-        if source is not None and not isinstance(source, (np.random.Generator, np.random.RandomState)):
+        if source is not None and not isinstance(
+            source, (np.random.Generator, np.random.RandomState)
+        ):
             source = np.random.default_rng(source)
         self._source = source
 

@@ -83,7 +83,9 @@ def preset_variants(
         try:
             domain = _get_value(space, path)
         except (LookupError, TypeError):
-            raise ValueError(f"points_to_evaluate has the key {name}, param_space has not") from None
+            raise ValueError(
+                f"points_to_evaluate has the key {name}, param_space has not"
+            ) from None
         _check_preset(name, domain, value)
         assign_value(space, path, value)
     return _variants(space, constant_grid_search, RandomSource.of(random_state))
@@ -305,7 +307,9 @@ def _merged(
     for path, value in resolved.items():
         if path in merged and _as_domain(merged[path]) is None and value != merged[path]:
             name = "/".join(map(str, path))
-            raise ValueError(f"{name} has two values, {merged[path]} and {value}: make the space simpler")
+            raise ValueError(
+                f"{name} has two values, {merged[path]} and {value}: make the space simpler"
+            )
         merged[path] = value
     return merged
 
@@ -350,7 +354,9 @@ def _draw(
                 continue
             except Exception as error:
                 name = "/".join(map(str, path))
-                raise ValueError(f"{name} cannot be drawn from {domain.domain_str}: {error!r}") from error
+                raise ValueError(
+                    f"{name} cannot be drawn from {domain.domain_str}: {error!r}"
+                ) from error
             assign_value(space, path, value)
             drawn[path] = value
         if missing is None:

@@ -111,5 +111,3 @@ class _Outputs:
         sys.stdout, sys.stderr = self._before
         for file in self._files:
             file.close()
-
-

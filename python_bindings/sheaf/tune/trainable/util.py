@@ -8,10 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import sheaf
-from sheaf.tune.execution.placement_groups import (
-    PlacementGroupFactory,
-    resource_dict_to_pg_factory,
-)
+from sheaf.tune.execution.placement_groups import PlacementGroupFactory, resource_dict_to_pg_factory
 from sheaf.tune.trainable.trainable import Trainable
 
 
@@ -71,9 +68,7 @@ def _bound_class(kind: type[Trainable], references: dict[str, Any]) -> Any:
 
 def with_resources(
     trainable: Any,
-    resources: Mapping[str, Any]
-    | PlacementGroupFactory
-    | Callable[[dict[str, Any]], Any],
+    resources: Mapping[str, Any] | PlacementGroupFactory | Callable[[dict[str, Any]], Any],
 ) -> Any:
     """Says what a trial of a trainable holds.
 

@@ -20,7 +20,7 @@ from sheaf.tune.execution.driver import Driver, Plan
 from sheaf.tune.execution.experiment_log import ExperimentLog, Found
 from sheaf.tune.execution.placement_groups import resource_dict_to_pg_factory
 from sheaf.tune.execution.processes import Processes
-from sheaf.tune.execution.trial_records import find_checkpoints, trial_of, unpack
+from sheaf.tune.execution.trial_records import check_checkpoints, trial_of, unpack
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource, VariantSource
 from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
@@ -341,5 +341,5 @@ class ExperimentRun:
             trial.__dict__.update(again.__dict__)
             trial.dirname = dirname
         else:
-            find_checkpoints(trial, self._filesystem)
+            check_checkpoints(trial, self._filesystem)
             trial.last_result.pop("done", None)

@@ -29,7 +29,7 @@ _GRACE_S = 5.0  # How long a trial that shall end may go on with its step.
 
 @dataclasses.dataclass
 class Run:
-    """A trial in its process. \`awaited\`: the call that is under way."""
+    """A trial in its process. `awaited`: the call that is under way."""
 
     trial: Trial
     process: Process
@@ -40,7 +40,7 @@ class Run:
 
 @dataclasses.dataclass
 class Plan:
-    """How trials run. \`decided\`: the scheduler or a stopper looks at each result before the trial
+    """How trials run. `decided`: the scheduler or a stopper looks at each result before the trial
     goes on."""
 
     experiment: str
@@ -80,7 +80,9 @@ class Driver:
                 self._look_at_cluster(now)
                 self._controller.stop_if_told()
                 self._controller.start_trials(now)
-                self._carry_out()
+                while self._controller.commands:
+                    self._carry_out()  # It may free what another trial can have at once.
+                    self._controller.start_trials(now)
                 self._log.write(self._controller)
                 self._tell(False)
                 if self._controller.is_finished():

@@ -91,18 +91,11 @@ class ExperimentLog:
         self._journal.write(self._snapshot(), sync=True)
 
     def write(self, controller: Controller, sync: bool = False, last: bool = False) -> None:
-        """Writes what the journal has not: at once where a trial has ended or was made, else now
-        and then."""
+        """Writes what the journal has not: at once where a trial has ended, has saved, or was made,
+        else now and then."""
         now = time.monotonic()
         dirty = controller.dirty
-        urgent = (
-            sync
-            or last
-            or any(
-                trial.is_finished() or trial.trial_id not in self._trials
-                for trial in dirty.values()
-            )
-        )
+        urgent = sync or last or any(map(self._is_urgent, dirty.values()))
         if dirty and (urgent or now - self._written >= _EACH_S):
             record: dict[str, Any] = {"trials": [record_of(trial) for trial in dirty.values()]}
             record["source"] = pack(self._source.get_state())
@@ -122,6 +115,14 @@ class ExperimentLog:
                 self._scheduler.save()
         if last:
             self._journal.close()
+
+    def _is_urgent(self, trial: Trial) -> bool:
+        known = self._trials.get(trial.trial_id)
+        return (
+            known is None
+            or trial.is_finished()
+            or known["next_checkpoint"] != trial.kept.next_number
+        )
 
     def write_error(self, trial: Trial) -> None:
         """What the trial has raised, into its folder."""

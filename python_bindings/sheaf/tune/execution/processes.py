@@ -16,7 +16,7 @@ from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 @dataclasses.dataclass
 class Process:
-    """One of them. \`group\`: of trials with several bundles."""
+    """One of them. `group`: of trials with several bundles."""
 
     handle: Any
     factory: PlacementGroupFactory

@@ -20,17 +20,17 @@ from sheaf.tune.execution.driver import Driver, Plan
 from sheaf.tune.execution.experiment_log import ExperimentLog, Found
 from sheaf.tune.execution.placement_groups import resource_dict_to_pg_factory
 from sheaf.tune.execution.processes import Processes
-from sheaf.tune.execution.trial_records import find_checkpoints, trial_of, unpack
+from sheaf.tune.execution.trial_records import check_checkpoints, trial_of, unpack
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource, VariantSource
 from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.progress_reporter import ProgressReporter, reporter_for
 from sheaf.tune.result import DEFAULT_METRIC
+from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler
 from sheaf.tune.search.basic_variant import BasicVariantGenerator
 from sheaf.tune.search.concurrency_limiter import ConcurrencyLimiter
 from sheaf.tune.search.searcher import Searcher, set_properties
 from sheaf.tune.search.variant_generator import parse_spec_vars
-from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler
 from sheaf.tune.stopper import (
     CombinedStopper,
     FunctionStopper,
@@ -341,5 +341,5 @@ class ExperimentRun:
             trial.__dict__.update(again.__dict__)
             trial.dirname = dirname
         else:
-            find_checkpoints(trial, self._filesystem)
+            check_checkpoints(trial, self._filesystem)
             trial.last_result.pop("done", None)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -125,24 +124,21 @@ def trial_of(record: dict[str, Any], filesystem: Any, make: Callable[..., Trial]
     return trial
 
 
-def find_checkpoints(trial: Trial, filesystem: Any) -> None:
-    """What lies in the folder of a trial that was not over counts, not what the journal has: it may
-    have saved once more, and what it saved may be gone."""
+def check_checkpoints(trial: Trial, filesystem: Any) -> None:
+    """Of a trial that was not over: what its folder has no longer is forgotten, and what its
+    process has saved without the journal's knowledge goes, since the results that lead to it are
+    lost."""
     if trial.local_path is None:
         return
     files = storage.files_of(filesystem)
-    known = {kept.checkpoint.path: kept for kept in trial.kept.all}
-    found = []
+    known = {kept.checkpoint.path for kept in trial.kept.all}
+    there = set()
     for name in files.names(trial.local_path):
         path = f"{trial.local_path}/{name}"
-        if name.startswith((".incomplete-", ".going-")):
+        left_over = name.startswith((".incomplete-", ".going-"))
+        complete = "." not in name and files.read(f"{path}/{storage.MARKER}") is not None
+        if left_over or complete and path not in known:
             files.remove(path)
-            continue
-        marker = None if "." in name else files.read(f"{path}/{storage.MARKER}")
-        if marker:
-            said = json.loads(marker)
-            result = known[path].result if path in known else said["metrics"]
-            found.append((said.get("number", said["reports"]), path, result))
-    trial.kept.all.clear()
-    for number, path, result in sorted(found, key=lambda one: one[0]):
-        trial.kept.add(Checkpoint(path, filesystem), result, number)
+        elif complete:
+            there.add(path)
+    trial.kept.all = [kept for kept in trial.kept.all if kept.checkpoint.path in there]

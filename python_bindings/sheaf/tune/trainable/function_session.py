@@ -39,6 +39,9 @@ class FunctionSession:
         self._last = time.time()
         self._rows: collections.deque[Row] = collections.deque()
         self._allowed = 0  # Of a trial that is decided upon: reports that may be made yet.
+        self._made = self._given = self._known = 0  # Reports: all, given to the driver, by its
+        # next call known to have reached it.
+        self._urgent = False  # A report waits for the driver.
         self._changed = threading.Condition()
         self._stopped = self._ended = False
         self._error: BaseException | None = None
@@ -103,7 +106,10 @@ class FunctionSession:
         )
         with self._changed:
             self._rows.append(row)
-            if len(self._rows) == 1 or last:
+            self._made += 1
+            number = self._made
+            self._urgent = self._urgent or row.checkpoint is not None
+            if len(self._rows) == 1 or last or self._urgent:
                 self._changed.notify_all()
             if last:
                 self._stopped = True
@@ -113,7 +119,13 @@ class FunctionSession:
                 while self._allowed < 0 and not self._stopped:
                     self._changed.wait()
             else:
-                while len(self._rows) > _MOST_UNREAD and not self._stopped:
+                # With a checkpoint it is a barrier: whatever becomes of this process, the driver
+                # knows the checkpoint when it returns.
+                while not self._stopped and (
+                    len(self._rows) > _MOST_UNREAD
+                    or row.checkpoint is not None
+                    and self._known < number
+                ):
                     self._changed.wait()
             if self._stopped:
                 raise TrialStopped
@@ -148,6 +160,7 @@ class FunctionSession:
         Raises what the function raised, behind its last reports."""
         with self._changed:
             self._allowed += 1
+            self._known = self._given
             self._changed.notify_all()
         return self._gather()
 
@@ -157,12 +170,14 @@ class FunctionSession:
                 self._changed.wait()
             if not self.spec.decided:
                 until = time.monotonic() + _TOGETHER_S
-                while not self._ended and len(self._rows) < _MOST_UNREAD:
+                while not self._ended and not self._urgent and len(self._rows) < _MOST_UNREAD:
                     left = until - time.monotonic()
                     if left <= 0:
                         break
                     self._changed.wait(left)
+            self._urgent = False
             rows = list(self._rows)
+            self._given += len(rows)
             self._rows.clear()
             self._changed.notify_all()
             if self._error is not None and not rows:

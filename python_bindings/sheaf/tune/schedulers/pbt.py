@@ -12,7 +12,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from sheaf.tune.error import TuneError
 from sheaf.tune.result_keys import TRAINING_ITERATION
@@ -64,7 +64,11 @@ class PopulationBasedTraining(ObjectiveScheduler):
         TuneError: there is nothing that may change.
     """
 
-    _STATE = ("_next_perturbation_sync", "_num_checkpoints", "_num_perturbations")
+    _STATE: ClassVar[tuple[str, ...]] = (
+        "_next_perturbation_sync",
+        "_num_checkpoints",
+        "_num_perturbations",
+    )
 
     def __init__(
         self,

@@ -30,8 +30,8 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     """Gives a trainable further arguments, which may be large: they are stored once.
 
     Args:
-        trainable: a function that takes the configuration and these; or a class, whose `setup` takes
-            them.
+        trainable: a function that takes the configuration and these; or a class, whose `setup`
+            takes them.
         **kwargs: the arguments.
 
     Returns:

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""ASHA: successive halving without waiting (Li et al., "A System for Massively Parallel Hyperparameter
-Tuning", 2018)."""
+"""ASHA: successive halving without waiting (Li et al., "A System for Massively Parallel
+Hyperparameter Tuning", 2018)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from sheaf.tune.schedulers.trial_scheduler import ObjectiveScheduler
 
 
 class AsyncHyperBandScheduler(ObjectiveScheduler):
-    """Stops a trial at a rung when it is not among the best 1 / reduction_factor that came by before.
+    """Stops a trial at a rung when it is not among the best 1 / reduction_factor that came by
+    before.
 
     Args:
         time_attr: what of a result counts as time.

@@ -14,8 +14,8 @@ class DistributeResources:
 
     Args:
         add_bundles: whether a step is a bundle more; False: the only bundle grows.
-        increase_by: a step; None: one CPU, one GPU where trials have GPUs, or, where bundles are added,
-            the last bundle.
+        increase_by: a step; None: one CPU, one GPU where trials have GPUs, or, where bundles are
+            added, the last bundle.
         increase_by_times: how many steps a trial takes at most; -1: no limit.
         reserve_resources: what is left free.
     """
@@ -54,8 +54,8 @@ class DistributeResources:
             return None
         if not self.add_bundles and len(base.bundles) > 1:
             raise ValueError(
-                "If `add_bundles` is False, the number of bundles in `resources_per_trial` must be 1 "
-                f"(got {len(base.bundles)})."
+                "If `add_bundles` is False, the number of bundles in `resources_per_trial` must "
+                f"be 1 (got {len(base.bundles)})."
             )
         step = self._step(base)
         live = tune_controller.get_live_trials()

@@ -19,7 +19,8 @@ from sheaf.tune.schedulers.trial_scheduler import (
 
 
 class HyperBandScheduler(ObjectiveScheduler):
-    """Pauses trials at milestones until the others of their bracket have come, then stops the worst.
+    """Pauses trials at milestones until the others of their bracket have come, then stops the
+    worst.
 
     Args:
         time_attr: what of a result counts as time.
@@ -132,8 +133,8 @@ class HyperBandScheduler(ObjectiveScheduler):
         return self._process_bracket(tune_controller, bracket)
 
     def _process_bracket(self, tune_controller: Any, bracket: Bracket) -> str:
-        """Halves the bracket if all have come to its milestone. Returns what becomes of the trial of
-        the bracket that runs."""
+        """Halves the bracket if all have come to its milestone. Returns what becomes of the trial
+        of the bracket that runs."""
         if not bracket.cur_iter_done():
             return self.PAUSE
         if bracket.finished():
@@ -141,7 +142,8 @@ class HyperBandScheduler(ObjectiveScheduler):
                 if trial.status == PAUSED:
                     tune_controller.stop_trial(trial)
             return self.STOP
-        # The controller tells of each trial that it stops: the bracket is not halved again for that.
+        # The controller tells of each trial that it stops: the bracket is not halved again for
+        # that.
         bracket.is_being_processed = True
         try:
             return self._halve(tune_controller, bracket)
@@ -310,8 +312,8 @@ class HyperBandForBOHB(HyperBandScheduler):
             hear(trial.trial_id)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
-        """Chooses a trial of the first bracket that has one; halves one that is not full when nothing
-        runs.
+        """Chooses a trial of the first bracket that has one; halves one that is not full when
+        nothing runs.
 
         Args:
             tune_controller: the controller.

@@ -63,7 +63,8 @@ class Bracket:
         return all(self._time(result) >= self.milestone for result in self._live.values())
 
     def finished(self) -> bool:
-        """Returns whether all have come to the end; never where they go on after the last halving."""
+        """Returns whether all have come to the end; never where they go on after the last
+        halving."""
         return self.stop_last_trials and self._halvings == 0 and self.cur_iter_done()
 
     def continue_trial(self, trial_id: str) -> bool:

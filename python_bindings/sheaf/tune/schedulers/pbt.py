@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Population based training (Jaderberg et al., 2017): bad trials go on from copies of good ones, with
-values changed a little."""
+"""Population based training (Jaderberg et al., 2017): bad trials go on from copies of good ones,
+with values changed a little."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ class _TrialState:
 
     orig_tag: str
     last_score: float | None = None
-    last_checkpoint: Any = (
-        None  # What the controller's save_now() gave; None: no donor, or none yet.
-    )
+    # What the controller's save_now() gave; None: the trial is no donor, or has none yet.
+    last_checkpoint: Any = None
     last_perturbation_time: float = 0
     last_train_time: float = 0
 
@@ -49,8 +48,8 @@ class PopulationBasedTraining(ObjectiveScheduler):
         mode: "min" or "max".
         perturbation_interval: the time between changes of a trial, in units of time_attr.
         burn_in_period: the time before the first change.
-        hyperparam_mutations: what may change: by name a list or tuple of values, a domain, a function
-            that draws a value, or a dict of these.
+        hyperparam_mutations: what may change: by name a list or tuple of values, a domain, a
+            function that draws a value, or a dict of these.
         quantile_fraction: the part of the trials that is copied, and that is replaced; 0.5 at most.
         resample_probability: how likely a value is drawn anew, not changed.
         perturbation_factors: what a value is multiplied with else, one of these.
@@ -246,8 +245,8 @@ class PopulationBasedTraining(ObjectiveScheduler):
         mutations = self._hyperparam_mutations
         changes = pbt_explore.describe(donor.config, new_config, mutations, operations)
         logger.info(
-            f"[{type(self).__name__}] trial {trial.trial_id} (score {state.last_score}) goes on from "
-            f"trial {donor.trial_id} (score {donor_state.last_score}):\n{changes}"
+            f"[{type(self).__name__}] trial {trial.trial_id} (score {state.last_score}) goes on "
+            f"from trial {donor.trial_id} (score {donor_state.last_score}):\n{changes}"
         )
         if self._log_config:
             self._log_exploit(state, donor_state, trial, donor, new_config)
@@ -271,8 +270,8 @@ class PopulationBasedTraining(ObjectiveScheduler):
     def _log_exploit(
         self, state: _TrialState, donor_state: _TrialState, trial: Any, donor: Any, config: Any
     ) -> None:
-        """Writes the change into pbt_global.txt and the trial's own history, which begins as a copy of
-        the donor's: PopulationBasedTrainingReplay reads that."""
+        """Writes the change into pbt_global.txt and the trial's own history, which begins as a copy
+        of the donor's: PopulationBasedTrainingReplay reads that."""
         folder = trial.local_experiment_path
         steps = [each.last_result.get(TRAINING_ITERATION, 0) for each in (trial, donor)]
         line = json.dumps(
@@ -296,7 +295,7 @@ class PopulationBasedTraining(ObjectiveScheduler):
             and not math.isnan(state.last_score)
             and not self._trials[trial_id].is_finished()
         ]
-        ranked.sort(key=lambda trial: self._states[trial.trial_id].last_score)
+        ranked.sort(key=lambda trial: self._states[trial.trial_id].last_score or 0.0)
         if len(ranked) <= 1:
             return [], []
         count = math.ceil(len(ranked) * self._quantile_fraction)

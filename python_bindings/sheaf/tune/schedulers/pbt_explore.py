@@ -23,10 +23,11 @@ def explore(
 
     Args:
         config: of the trial that is copied.
-        mutations: what may change: a list or tuple of values, a domain, a function that draws one, or
-            a dict of these.
+        mutations: what may change: a list or tuple of values, a domain, a function that draws one,
+            or a dict of these.
         resample_probability: how likely a value is drawn anew.
-        perturbation_factors: else it is multiplied by one of these; in a list it moves by one place.
+        perturbation_factors: else it is multiplied by one of these; in a list it moves by one
+            place.
         custom_explore_fn: changes the result once more.
 
     Returns:

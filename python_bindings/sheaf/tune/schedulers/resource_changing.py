@@ -9,20 +9,23 @@ from typing import Any
 from sheaf.tune.schedulers.distribute_resources import DistributeResources
 from sheaf.tune.schedulers.trial_scheduler import RUNNING, FIFOScheduler, TrialScheduler
 
+_EVENLY = DistributeResources()
+
 
 class ResourceChangingScheduler(FIFOScheduler):
     """Pauses a trial that shall have other resources; it goes on with them from a checkpoint.
 
     Args:
         base_scheduler: decides all else; None: FIFOScheduler.
-        resources_allocation_function: takes the controller, a trial, its result and this scheduler, and
-            returns a PlacementGroupFactory, or None where nothing changes; None: nothing ever does.
+        resources_allocation_function: takes the controller, a trial, its result and this scheduler,
+            and returns a PlacementGroupFactory, or None where nothing changes; None: nothing ever
+            does.
     """
 
     def __init__(
         self,
         base_scheduler: TrialScheduler | None = None,
-        resources_allocation_function: Callable[..., Any] | None = DistributeResources(),  # noqa: B008
+        resources_allocation_function: Callable[..., Any] | None = _EVENLY,
     ) -> None:
         super().__init__()
         self._base_scheduler: Any = base_scheduler or FIFOScheduler()
@@ -83,8 +86,8 @@ class ResourceChangingScheduler(FIFOScheduler):
             self._base_trial_resources = resources
         elif trial.trial_id not in self._changed and resources != self._base_trial_resources:
             raise RuntimeError(
-                "ResourceChangingScheduler needs trials that begin with the same resources: one has "
-                f"{self._base_trial_resources}, the trial {trial.trial_id} {resources}"
+                "ResourceChangingScheduler needs trials that begin with the same resources: one "
+                f"has {self._base_trial_resources}, the trial {trial.trial_id} {resources}"
             )
         self._base_scheduler.on_trial_add(tune_controller, trial)
 

@@ -287,6 +287,7 @@ class ObjectiveScheduler(FIFOScheduler):
         if not self._metric or not self._metric_op:
             raise ValueError(
                 f"{type(self).__name__} has been instantiated without a valid `metric` "
-                f"({self._metric}) or `mode` ({self._mode}) parameter. Either pass these parameters "
-                "when instantiating the scheduler, or pass them as parameters to `tune.TuneConfig()`"
+                f"({self._metric}) or `mode` ({self._mode}) parameter. Either pass these "
+                "parameters when instantiating the scheduler, or pass them as parameters to "
+                "`tune.TuneConfig()`"
             )

@@ -1,8 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Search algorithms: what proposes configurations.
 
-Searchers on top of other packages lie in modules of their own (`sheaf.tune.search.optuna` and so on)
-and import the package when one is made.
+Searchers on top of other packages lie in modules of their own (`sheaf.tune.search.optuna` and so
+on) and import the package when one is made.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
 
     Args:
         search_alg: "random", "optuna", "hyperopt", "bayesopt", "nevergrad", "ax", ...
-        **kwargs: arguments of its class; what the class does not know is left out, so that algorithms
-            can be exchanged by name alone.
+        **kwargs: arguments of its class; what the class does not know is left out, so that
+            algorithms can be exchanged by name alone.
 
     Returns:
         The search algorithm.

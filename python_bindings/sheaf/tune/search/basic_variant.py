@@ -23,8 +23,8 @@ class BasicVariantGenerator:
     Configurations are made when they are asked for: a million of them costs nothing before.
 
     Args:
-        points_to_evaluate: values for the first samples, one dict each; what a dict does not have is
-            drawn, or goes over its grid.
+        points_to_evaluate: values for the first samples, one dict each; what a dict does not have
+            is drawn, or goes over its grid.
         max_concurrent: how many trials run at once; 0: as many as there is room for.
         constant_grid_search: whether values are drawn once for all points of the grid.
         random_state: a seed, a generator of NumPy, or None for numpy.random.

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A bound on the trials that a searcher has out at once, so that it learns before it proposes more."""
+"""A bound on the trials that a searcher has out at once, so that it learns before it proposes
+more."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ class ConcurrencyLimiter(SearcherWrapper):
         )
         if not isinstance(searcher, Searcher):
             raise RuntimeError(
-                f"ConcurrencyLimiter is for a Searcher, not for {type(searcher)}: give max_concurrent "
-                "to the search algorithm itself"
+                f"ConcurrencyLimiter is for a Searcher, not for {type(searcher)}: give "
+                "max_concurrent to the search algorithm itself"
             )
         super().__init__(searcher)
         self.max_concurrent = max_concurrent

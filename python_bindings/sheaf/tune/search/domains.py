@@ -141,8 +141,8 @@ class _Range(Domain):
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if not 0 < bound < math.inf:
                 raise ValueError(
-                    f"LogUniform requires a finite {name} bound greater than 0, not {bound}. Bounds "
-                    "are given as they are, without the logarithm"
+                    f"LogUniform requires a finite {name} bound greater than 0, not {bound}. "
+                    "Bounds are given as they are, without the logarithm"
                 )
         return self.with_sampler(self._LogUniform())
 
@@ -278,7 +278,8 @@ class Integer(_Range):
         return int(value)
 
     def quantized(self, q: int) -> Integer:
-        """Makes a copy whose values are multiples of q; the upper bound is included where q is not 1.
+        """Makes a copy whose values are multiples of q; the upper bound is included where q is not
+        1.
 
         Args:
             q: the step.

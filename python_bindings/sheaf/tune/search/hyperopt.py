@@ -75,6 +75,7 @@ class HyperOptSearch(PickledSearcher):
 
     def _setup(self) -> None:
         import hyperopt
+        from hyperopt.fmin import generate_trials_to_calculate  # hyperopt.fmin is a function, too.
 
         if not self._space:
             require_objective(self, self._space)
@@ -90,7 +91,7 @@ class HyperOptSearch(PickledSearcher):
                 _categories_to_indices(point, self._space)
             # HyperOpt keeps them in this order, and suggest() takes them from the end.
             points = list(reversed(self._points_to_evaluate))
-            self._history = hyperopt.fmin.generate_trials_to_calculate(points)
+            self._history = generate_trials_to_calculate(points)
             self._history.refresh()
             self._points_left = len(points)
         self.domain = hyperopt.Domain(_identity, self._space)
@@ -168,7 +169,8 @@ class HyperOptSearch(PickledSearcher):
         except (AssertionError, TypeError) as error:
             if given and (isinstance(error, AssertionError) or "GarbageCollected" in str(error)):
                 raise ValueError(
-                    f"points_to_evaluate has {point}, which lacks a value of the space {self._space}"
+                    f"points_to_evaluate has {point}, which lacks a value of the space "
+                    f"{self._space}"
                 ) from error
             raise
         return copy.deepcopy(config)
@@ -246,7 +248,8 @@ class HyperOptSearch(PickledSearcher):
         _, domains, grids = parse_spec_vars(spec)
         if grids:
             raise ValueError(
-                "Grid search parameters cannot be automatically converted to a HyperOpt search space."
+                "Grid search parameters cannot be automatically converted to a HyperOpt "
+                "search space."
             )
         if not domains:
             return {}
@@ -305,7 +308,7 @@ def _option(name: str, index: int, category: Any) -> Any:
     if isinstance(category, dict):
         return HyperOptSearch.convert_search_space(category, prefix=name) or category
     if isinstance(category, list) and category and isinstance(category[0], Domain):
-        elements = dict(enumerate(category))
+        elements: dict[Any, Any] = dict(enumerate(category))
         return HyperOptSearch.convert_search_space(elements, prefix=f"{name}/{index}")
     if isinstance(category, Domain):
         return _expression(f"{name}/{index}", category)

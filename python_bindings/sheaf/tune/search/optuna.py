@@ -56,8 +56,9 @@ class OptunaSearch(PickledSearcher):
     """Asks a study of Optuna, and tells it results.
 
     Args:
-        space: a dict of distributions of Optuna, or a function that takes a trial of Optuna, calls its
-            suggest_ methods and may return a dict of more values; None: the experiment's param_space.
+        space: a dict of distributions of Optuna, or a function that takes a trial of Optuna, calls
+            its suggest_ methods and may return a dict of more values; None: the experiment's
+            param_space.
         metric: what of a result is looked at; a list: several objectives.
         mode: "min" or "max"; a list where metric is one.
         points_to_evaluate: configurations to begin with.
@@ -123,6 +124,7 @@ class OptunaSearch(PickledSearcher):
                 raise ValueError("`metric` must be given where `mode` is a list")
             self._metric = DEFAULT_METRIC
         direction = {"min": "minimize"}
+        directions: dict[str, Any]
         if isinstance(self._mode, list):
             directions = {"directions": [direction.get(m, "maximize") for m in self._mode]}
         else:
@@ -288,11 +290,12 @@ class OptunaSearch(PickledSearcher):
             state, value = optuna.trial.TrialState.FAIL, None
         elif pruned:
             state = optuna.trial.TrialState.PRUNED
-        several = isinstance(value, (list, tuple))
+        key = "values" if isinstance(value, (list, tuple)) else "value"
+        result: dict[str, Any] = {key: value}
         self._study.add_trial(
             optuna.trial.create_trial(
                 state=state,
-                **({"values": value} if several else {"value": value}),
+                **result,
                 params=flatten_dict(parameters, flatten_list=True),
                 distributions=self._space,
                 intermediate_values=dict(enumerate(intermediate_values or [])) or None,

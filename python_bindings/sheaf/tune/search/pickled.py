@@ -29,7 +29,7 @@ class PickledSearcher(Searcher):
         Args:
             checkpoint_path: the file.
         """
-        from sheaf import cloudpickle
+        import cloudpickle
 
         with open(checkpoint_path, "wb") as file:
             cloudpickle.dump(self.get_state(), file)
@@ -40,7 +40,7 @@ class PickledSearcher(Searcher):
         Args:
             checkpoint_path: what its save() wrote.
         """
-        from sheaf import cloudpickle
+        import cloudpickle
 
         with open(checkpoint_path, "rb") as file:
             self.set_state(cloudpickle.load(file))

@@ -55,7 +55,8 @@ class RandomSource:
         return self._generator().choice(np.arange(0, count), size=size)
 
     def state(self) -> Any:
-        """Returns what set_state wants later, picklable; None for numpy.random, whose state is not ours."""
+        """Returns what set_state wants later, picklable; None for numpy.random, whose state is not
+        ours."""
         if self._source is None:
             return None
         if hasattr(self._source, "bit_generator"):

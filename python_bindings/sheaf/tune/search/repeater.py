@@ -25,8 +25,8 @@ class _Group:
 class Repeater(SearcherWrapper):
     """Tries each configuration of a searcher `repeat` times and tells it the mean.
 
-    num_samples counts trials, so give a multiple of `repeat`: the searcher never hears of a group that
-    is not full. Schedulers that stop trials early distort the mean.
+    num_samples counts trials, so give a multiple of `repeat`: the searcher never hears of a group
+    that is not full. Schedulers that stop trials early distort the mean.
 
     Args:
         searcher: the inner one.

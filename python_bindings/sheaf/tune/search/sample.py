@@ -52,8 +52,8 @@ def sample_from(func: Callable[..., Any]) -> Function:
     """A value that a function makes, for spaces where one value depends on others.
 
     Args:
-        func: takes the configuration (`config["lr"]`, also `spec.config.lr`), or nothing. Values that
-            it reads are drawn before it is called, in whatever order they stand.
+        func: takes the configuration (`config["lr"]`, also `spec.config.lr`), or nothing. Values
+            that it reads are drawn before it is called, in whatever order they stand.
 
     Returns:
         The domain.

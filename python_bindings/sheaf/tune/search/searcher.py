@@ -211,8 +211,8 @@ class Searcher:
 def set_properties(
     target: Any, metric: Metric, mode: Metric, config: dict[str, Any], spec: dict[str, Any]
 ) -> bool:
-    """Calls set_search_properties of a searcher that may be written for Ray's early interface, which
-    has no **spec.
+    """Calls set_search_properties of a searcher that may be written for Ray's early interface,
+    which has no **spec.
 
     Args:
         target: the searcher.

@@ -44,7 +44,8 @@ def named_domains(spec: dict[str, Any], package_name: str) -> dict[str, Domain]:
         package_name: whose space is wanted, for messages.
 
     Returns:
-        Domains by their joined paths, those of outer dicts first: seeded searchers draw in this order.
+        Domains by their joined paths, those of outer dicts first: seeded searchers draw in this
+        order.
 
     Raises:
         ValueError: there is a grid, or a key with "/" in it.
@@ -78,8 +79,8 @@ def unsupported(package_name: str, domain: Domain) -> ValueError:
         The error, to be raised.
     """
     return ValueError(
-        f"{package_name} does not support parameters of type `{type(domain).__name__}` with samplers "
-        f"of type `{type(domain.get_sampler()).__name__}`"
+        f"{package_name} does not support parameters of type `{type(domain).__name__}` with "
+        f"samplers of type `{type(domain.get_sampler()).__name__}`"
     )
 
 
@@ -142,13 +143,13 @@ def require_objective(searcher: Searcher, space: Any, argument: str = "space") -
     if not space:
         raise RuntimeError(
             f"Trying to sample a configuration from {name}, but no search space has been defined. "
-            f"Either pass the `{argument}` argument when instantiating the search algorithm, or pass "
-            "a `param_space` with something to draw in it to `tune.Tuner()`."
+            f"Either pass the `{argument}` argument when instantiating the search algorithm, or "
+            "pass a `param_space` with something to draw in it to `tune.Tuner()`."
         )
     if not searcher.metric or not searcher.mode:
         raise RuntimeError(
-            f"Trying to sample a configuration from {name}, but the `metric` ({searcher.metric}) or "
-            f"`mode` ({searcher.mode}) parameters have not been set. Pass them to the search "
+            f"Trying to sample a configuration from {name}, but the `metric` ({searcher.metric}) "
+            f"or `mode` ({searcher.mode}) parameters have not been set. Pass them to the search "
             "algorithm or to `tune.TuneConfig()`."
         )
 

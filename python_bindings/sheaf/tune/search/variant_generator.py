@@ -292,26 +292,10 @@ def _variants(
         drawn_here, missing = _draw(point, to_draw, source)
         if missing:
             raise missing
-        here = {**drawn, **drawn_here}
-        # A value that was drawn may be a space of its own.
+        here = [*drawn, *drawn_here, *(path for path, _ in grids)]
+        # A value that was drawn may be a space of its own: its values are those that come of it.
         for resolved, config in _variants(point, constant, source):
-            yield _merged(here, grids, resolved, config), config
-
-
-def _merged(
-    drawn: dict[Path, Any], grids: Variables, resolved: dict[Path, Any], config: dict[Any, Any]
-) -> dict[Path, Any]:
-    merged = dict(drawn)
-    for path, _ in grids:
-        merged[path] = _get_value(config, path)
-    for path, value in resolved.items():
-        if path in merged and _as_domain(merged[path]) is None and value != merged[path]:
-            name = "/".join(map(str, path))
-            raise ValueError(
-                f"{name} has two values, {merged[path]} and {value}: make the space simpler"
-            )
-        merged[path] = value
-    return merged
+            yield {path: _get_value(config, path) for path in (*here, *resolved)}, config
 
 
 def _grid_points(space: dict[Any, Any], grids: Variables) -> Iterator[dict[Any, Any]]:
@@ -367,8 +351,8 @@ def _draw(
 class SpecView(dict[Any, Any]):
     """What functions of sample_from are given: the configuration as far as it is resolved.
 
-    Keys are attributes, too, and `spec.config` is the configuration itself where no key is called so.
-    To read what is not resolved raises RecursiveDependencyError.
+    Keys are attributes, too, and `spec.config` is the configuration itself where no key is called
+    so. To read what is not resolved raises RecursiveDependencyError.
     """
 
     def __getitem__(self, key: Any) -> Any:

@@ -91,7 +91,8 @@ class SearcherWrapper(Searcher):
         """Writes the states of the inner searcher and of this one.
 
         Args:
-            checkpoint_path: the file of the inner one; beside it stands one with the suffix .wrapper.
+            checkpoint_path: the file of the inner one; beside it stands one with the suffix
+                .wrapper.
         """
         self.searcher.save(checkpoint_path)
         with open(f"{checkpoint_path}.wrapper", "wb") as file:

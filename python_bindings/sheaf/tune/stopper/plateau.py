@@ -50,7 +50,7 @@ class TrialPlateauStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Returns whether the trial gets no better."""
-        value = result.get(self._metric)
+        value: Any = result.get(self._metric)
         last = self._last.setdefault(trial_id, collections.deque(maxlen=self._num_results))
         last.append(value)
         self._reports[trial_id] = self._reports.get(trial_id, 0) + 1

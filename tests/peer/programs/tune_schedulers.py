@@ -31,14 +31,23 @@ def decisions_have_names():
     say(TrialScheduler.CONTINUE, TrialScheduler.PAUSE, TrialScheduler.STOP, TrialScheduler.NOOP)
     for name in ("FIFOScheduler", "ASHAScheduler", "HyperBandScheduler", "MedianStoppingRule"):
         scheduler = getattr(schedulers, name)()
-        say(name, scheduler.supports_buffered_results, scheduler.metric, isinstance(scheduler, TrialScheduler))
+        say(
+            name,
+            scheduler.supports_buffered_results,
+            scheduler.metric,
+            isinstance(scheduler, TrialScheduler),
+        )
     say(schedulers.ASHAScheduler is schedulers.AsyncHyperBandScheduler)
 
 
 @program
 def objectives_of_schedulers():
     scheduler = schedulers.ASHAScheduler()
-    say(scheduler.set_search_properties("m", "max"), scheduler.metric, scheduler.set_search_properties("n", None))
+    say(
+        scheduler.set_search_properties("m", "max"),
+        scheduler.metric,
+        scheduler.set_search_properties("n", None),
+    )
     say(scheduler.set_search_properties(None, None))
     scheduler = schedulers.HyperBandScheduler(metric="m", mode="min")
     say(scheduler.set_search_properties("n", "max"), scheduler.metric)
@@ -50,7 +59,14 @@ def objectives_of_schedulers():
 
 @program
 def bad_arguments_of_asha():
-    for arguments in ({"max_t": 0}, {"grace_period": 0}, {"grace_period": 10, "max_t": 5}, {"reduction_factor": 1}, {"brackets": 0}, {"mode": "best"}):
+    for arguments in (
+        {"max_t": 0},
+        {"grace_period": 0},
+        {"grace_period": 10, "max_t": 5},
+        {"reduction_factor": 1},
+        {"brackets": 0},
+        {"mode": "best"},
+    ):
         outcome(schedulers.ASHAScheduler, **arguments)
 
 
@@ -76,7 +92,16 @@ def bad_arguments_of_pbt():
 
 @program
 def schedulers_by_name():
-    for name in ("fifo", "async_hyperband", "asynchyperband", "median_stopping_rule", "medianstopping", "HyperBand", "hb_bohb", "resource_changing"):
+    for name in (
+        "fifo",
+        "async_hyperband",
+        "asynchyperband",
+        "median_stopping_rule",
+        "medianstopping",
+        "HyperBand",
+        "hb_bohb",
+        "resource_changing",
+    ):
         say(name, type(create_scheduler(name, nonsense=1)).__name__)
     say(type(create_scheduler("pbt", hyperparam_mutations={"a": [1]})).__name__)
     outcome(create_scheduler, "nonsense", words=["must be one of"])
@@ -100,7 +125,11 @@ def stops_after_reports():
 def stops_by_a_function():
     stopper = FunctionStopper(lambda trial_id, result: result["x"] > 2)
     say(stopper("a", {"x": 1}), stopper("a", {"x": 3}), stopper.stop_all())
-    say(FunctionStopper.is_valid_function(len), FunctionStopper.is_valid_function(stopper), FunctionStopper.is_valid_function(3))
+    say(
+        FunctionStopper.is_valid_function(len),
+        FunctionStopper.is_valid_function(stopper),
+        FunctionStopper.is_valid_function(3),
+    )
 
     class Alike:
         def __call__(self, trial_id, result):
@@ -148,7 +177,13 @@ def stops_after_time():
 
 @program
 def stoppers_are_pickled():
-    for stopper in (MaximumIterationStopper(2), TimeoutStopper(5), NoopStopper(), ExperimentPlateauStopper("m"), CombinedStopper(NoopStopper())):
+    for stopper in (
+        MaximumIterationStopper(2),
+        TimeoutStopper(5),
+        NoopStopper(),
+        ExperimentPlateauStopper("m"),
+        CombinedStopper(NoopStopper()),
+    ):
         try:
             say(type(pickle.loads(pickle.dumps(stopper))).__name__)
         except Exception:
@@ -162,11 +197,19 @@ def policy_files():
         path = pathlib.Path(folder) / "pbt_policy_x.txt"
         path.write_text("no json\n")
         outcome(schedulers.PopulationBasedTrainingReplay, str(path), words=["Could not read"])
-        rows = [["2", "1", 4, 5, {"lr": 1}, {"lr": 2}], ["3", "2", 6, 7, {"lr": 2}, {"lr": 4}], ["4", "3", 8, 9, {"lr": 4}, {"lr": 8}]]
+        rows = [
+            ["2", "1", 4, 5, {"lr": 1}, {"lr": 2}],
+            ["3", "2", 6, 7, {"lr": 2}, {"lr": 4}],
+            ["4", "3", 8, 9, {"lr": 4}, {"lr": 8}],
+        ]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         replay = schedulers.PopulationBasedTrainingReplay(str(path))
         say(replay.config, replay.current_config, replay.debug_string())
-        path.write_text("".join(json.dumps(row) + "\n" for row in [["9", "8", 1, 2, {"lr": 7}, {"lr": 9}], *rows]))
+        path.write_text(
+            "".join(
+                json.dumps(row) + "\n" for row in [["9", "8", 1, 2, {"lr": 7}, {"lr": 9}], *rows]
+            )
+        )
         say(schedulers.PopulationBasedTrainingReplay(str(path)).config)
 
 
@@ -177,8 +220,17 @@ def steps(config):
 
 @program
 def asha_stops_the_worst():
-    scheduler = schedulers.ASHAScheduler(time_attr="step", max_t=8, grace_period=2, reduction_factor=2)
-    results = fit(steps, {"x": tune.grid_search([4, 3, 2, 1])}, metric="score", mode="max", scheduler=scheduler, max_concurrent_trials=1)
+    scheduler = schedulers.ASHAScheduler(
+        time_attr="step", max_t=8, grace_period=2, reduction_factor=2
+    )
+    results = fit(
+        steps,
+        {"x": tune.grid_search([4, 3, 2, 1])},
+        metric="score",
+        mode="max",
+        scheduler=scheduler,
+        max_concurrent_trials=1,
+    )
     say_trials(results, "step", "score")
     say(results.get_best_result().config, scheduler.debug_string().splitlines()[0])
 
@@ -187,14 +239,23 @@ def asha_stops_the_worst():
 def asha_stops_at_the_end():
     scheduler = schedulers.ASHAScheduler(time_attr="step", max_t=3, metric="score", mode="max")
     say_trials(fit(steps, {"x": tune.grid_search([1])}, scheduler=scheduler), "step")
-    scheduler = schedulers.ASHAScheduler(time_attr="step", max_t=3, metric="score", mode="max", stop_last_trials=False)
+    scheduler = schedulers.ASHAScheduler(
+        time_attr="step", max_t=3, metric="score", mode="max", stop_last_trials=False
+    )
     say_trials(fit(steps, {"x": tune.grid_search([1])}, scheduler=scheduler), "step")
 
 
 @program
 def median_stops_the_worst():
     rule = schedulers.MedianStoppingRule(time_attr="step", grace_period=2, min_samples_required=2)
-    results = fit(steps, {"x": tune.grid_search([5, 6, 7, 1])}, metric="score", mode="max", scheduler=rule, max_concurrent_trials=1)
+    results = fit(
+        steps,
+        {"x": tune.grid_search([5, 6, 7, 1])},
+        metric="score",
+        mode="max",
+        scheduler=rule,
+        max_concurrent_trials=1,
+    )
     say_trials(results, "step")
     say(rule.debug_string())
 
@@ -216,9 +277,19 @@ def a_scheduler_without_objective():
 
 @program
 def a_stopper_ends_trials():
-    say_trials(fit(steps, {"x": tune.grid_search([1, 2])}, run={"stop": MaximumIterationStopper(4)}), "step")
+    say_trials(
+        fit(steps, {"x": tune.grid_search([1, 2])}, run={"stop": MaximumIterationStopper(4)}),
+        "step",
+    )
     say_trials(fit(steps, {"x": tune.grid_search([1, 2])}, run={"stop": {"score": 5}}), "step")
-    say_trials(fit(steps, {"x": tune.grid_search([1, 2])}, run={"stop": lambda trial_id, result: result["step"] >= 2}), "step")
+    say_trials(
+        fit(
+            steps,
+            {"x": tune.grid_search([1, 2])},
+            run={"stop": lambda trial_id, result: result["step"] >= 2},
+        ),
+        "step",
+    )
 
 
 class Counter(tune.Trainable):
@@ -241,10 +312,21 @@ def pbt_copies_the_best():
     random.seed(1)
     np.random.seed(1)
     scheduler = schedulers.PopulationBasedTraining(
-        time_attr="training_iteration", perturbation_interval=2, hyperparam_mutations={"lr": [1, 10, 100]},
-        quantile_fraction=0.5, resample_probability=0, synch=True,
+        time_attr="training_iteration",
+        perturbation_interval=2,
+        hyperparam_mutations={"lr": [1, 10, 100]},
+        quantile_fraction=0.5,
+        resample_probability=0,
+        synch=True,
     )
-    results = fit(Counter, {"lr": tune.grid_search([1, 100])}, metric="total", mode="max", scheduler=scheduler, run={"stop": {"training_iteration": 6}})
+    results = fit(
+        Counter,
+        {"lr": tune.grid_search([1, 100])},
+        metric="total",
+        mode="max",
+        scheduler=scheduler,
+        run={"stop": {"training_iteration": 6}},
+    )
     totals = sorted(result.metrics["total"] for result in results)
     say(len(totals), totals[1], totals[0] > 200, results.num_errors)
 
@@ -252,15 +334,34 @@ def pbt_copies_the_best():
 @program
 def pbt_fills_configurations():
     scheduler = schedulers.PopulationBasedTraining(
-        time_attr="training_iteration", perturbation_interval=100, hyperparam_mutations={"lr": [3], "more": {"a": [4]}},
+        time_attr="training_iteration",
+        perturbation_interval=100,
+        hyperparam_mutations={"lr": [3], "more": {"a": [4]}},
     )
-    say_trials(fit(Counter, {}, metric="total", mode="max", scheduler=scheduler, run={"stop": {"training_iteration": 2}}), "total")
+    say_trials(
+        fit(
+            Counter,
+            {},
+            metric="total",
+            mode="max",
+            scheduler=scheduler,
+            run={"stop": {"training_iteration": 2}},
+        ),
+        "total",
+    )
 
 
 @program
 def hyperband_halves():
-    scheduler = schedulers.HyperBandScheduler(metric="total", mode="max", max_t=4, reduction_factor=2)
-    results = fit(Counter, {"lr": tune.grid_search([1, 2, 3, 4])}, scheduler=scheduler, run={"stop": {"training_iteration": 4}})
+    scheduler = schedulers.HyperBandScheduler(
+        metric="total", mode="max", max_t=4, reduction_factor=2
+    )
+    results = fit(
+        Counter,
+        {"lr": tune.grid_search([1, 2, 3, 4])},
+        scheduler=scheduler,
+        run={"stop": {"training_iteration": 4}},
+    )
     say(len(results), results.num_errors, results.get_best_result("total", "max").config)
 
 

@@ -4,8 +4,24 @@
 import numpy as np
 from program import main, outcome, program, say
 from ray import tune
-from ray.tune.search import BasicVariantGenerator, ConcurrencyLimiter, Repeater, Searcher, create_searcher
-from ray.tune.search.sample import Categorical, Domain, Float, Function, Integer, LogUniform, Normal, Quantized, Uniform
+from ray.tune.search import (
+    BasicVariantGenerator,
+    ConcurrencyLimiter,
+    Repeater,
+    Searcher,
+    create_searcher,
+)
+from ray.tune.search.sample import (
+    Categorical,
+    Domain,
+    Float,
+    Function,
+    Integer,
+    LogUniform,
+    Normal,
+    Quantized,
+    Uniform,
+)
 from ray.tune.search.variant_generator import format_vars, generate_variants
 
 
@@ -18,9 +34,17 @@ def kind(domain):
 @program
 def kinds_of_domains():
     for domain in (
-        tune.uniform(0, 1), tune.quniform(0, 1, 0.5), tune.loguniform(1, 2), tune.qloguniform(1, 2, 1),
-        tune.randint(0, 3), tune.qrandint(0, 4, 2), tune.lograndint(1, 3), tune.qlograndint(2, 4, 2),
-        tune.randn(), tune.qrandn(0, 1, 1), tune.choice([1]),
+        tune.uniform(0, 1),
+        tune.quniform(0, 1, 0.5),
+        tune.loguniform(1, 2),
+        tune.qloguniform(1, 2, 1),
+        tune.randint(0, 3),
+        tune.qrandint(0, 4, 2),
+        tune.lograndint(1, 3),
+        tune.qlograndint(2, 4, 2),
+        tune.randn(),
+        tune.qrandn(0, 1, 1),
+        tune.choice([1]),
     ):
         say(*kind(domain), isinstance(domain, Domain))
 
@@ -39,21 +63,47 @@ def bounds_of_domains():
 
 @program
 def samplers_and_classes():
-    say(issubclass(Float._Uniform, Uniform), issubclass(Float._LogUniform, LogUniform), issubclass(Float._Normal, Normal))
-    say(Float.default_sampler_cls is Float._Uniform, Integer.default_sampler_cls is Integer._Uniform)
+    say(
+        issubclass(Float._Uniform, Uniform),
+        issubclass(Float._LogUniform, LogUniform),
+        issubclass(Float._Normal, Normal),
+    )
+    say(
+        Float.default_sampler_cls is Float._Uniform, Integer.default_sampler_cls is Integer._Uniform
+    )
     say(str(Float._Uniform()), str(Float._LogUniform()), str(Float._Normal(0, 1)))
-    say(isinstance(tune.uniform(0, 1).get_sampler(), Float._Uniform), isinstance(tune.lograndint(1, 9).get_sampler(), Integer._LogUniform))
+    say(
+        isinstance(tune.uniform(0, 1).get_sampler(), Float._Uniform),
+        isinstance(tune.lograndint(1, 9).get_sampler(), Integer._LogUniform),
+    )
 
 
 @program
 def types_of_samples():
-    for domain in (tune.uniform(0, 1), tune.quniform(0, 1, 0.5), tune.randint(0, 5), tune.qrandint(0, 6, 3), tune.lograndint(1, 9), tune.randn()):
-        say(type(domain.sample(random_state=1)).__name__, type(domain.sample(size=3, random_state=1)).__name__)
+    for domain in (
+        tune.uniform(0, 1),
+        tune.quniform(0, 1, 0.5),
+        tune.randint(0, 5),
+        tune.qrandint(0, 6, 3),
+        tune.lograndint(1, 9),
+        tune.randn(),
+    ):
+        say(
+            type(domain.sample(random_state=1)).__name__,
+            type(domain.sample(size=3, random_state=1)).__name__,
+        )
 
 
 @program
 def samples_with_a_seed():
-    for domain in (tune.uniform(0, 1), tune.quniform(0, 10, 0.5), tune.loguniform(1e-3, 1), tune.randint(0, 99), tune.choice("abcdef"), tune.randn(3, 2)):
+    for domain in (
+        tune.uniform(0, 1),
+        tune.quniform(0, 10, 0.5),
+        tune.loguniform(1e-3, 1),
+        tune.randint(0, 99),
+        tune.choice("abcdef"),
+        tune.randn(3, 2),
+    ):
         say([domain.sample(random_state=seed) for seed in (1, 2, 3)])
 
 
@@ -100,7 +150,10 @@ def no_multiple_of_q():
 
 @program
 def sample_from_arguments():
-    say(isinstance(tune.sample_from(lambda spec: 1), Function), tune.sample_from(lambda: 1).is_function())
+    say(
+        isinstance(tune.sample_from(lambda spec: 1), Function),
+        tune.sample_from(lambda: 1).is_function(),
+    )
     say(tune.sample_from(lambda: 3).sample(), tune.sample_from(lambda spec: spec).pass_config)
     outcome(tune.sample_from, lambda a, b: 1)
     say(tune.sample_from(lambda a, b=2: 1).pass_config, tune.uniform(0, 1).is_function())
@@ -124,19 +177,44 @@ def variants_of_a_grid():
 
 @program
 def variants_nested():
-    variants({"m": {"x": tune.grid_search([1, 2])}, "l": [1, tune.grid_search([3, 4])], "t": (tune.grid_search([5]), 6)})
+    variants(
+        {
+            "m": {"x": tune.grid_search([1, 2])},
+            "l": [1, tune.grid_search([3, 4])],
+            "t": (tune.grid_search([5]), 6),
+        }
+    )
 
 
 @program
 def variants_random():
-    variants({"a": tune.uniform(0, 1), "b": {"c": tune.randint(0, 9)}, "g": tune.grid_search([1, 2])})
+    variants(
+        {"a": tune.uniform(0, 1), "b": {"c": tune.randint(0, 9)}, "g": tune.grid_search([1, 2])}
+    )
     variants({"a": tune.uniform(0, 1), "g": tune.grid_search([1, 2])}, constant_grid_search=True)
 
 
 @program
 def variants_that_depend():
-    variants({"config": {"b": tune.sample_from(lambda spec: spec.config.a + 1), "a": tune.grid_search([1, 2])}})
-    outcome(list, generate_variants({"config": {"a": tune.sample_from(lambda spec: spec.config.b), "b": tune.sample_from(lambda spec: spec.config.a)}}))
+    variants(
+        {
+            "config": {
+                "b": tune.sample_from(lambda spec: spec.config.a + 1),
+                "a": tune.grid_search([1, 2]),
+            }
+        }
+    )
+    outcome(
+        list,
+        generate_variants(
+            {
+                "config": {
+                    "a": tune.sample_from(lambda spec: spec.config.b),
+                    "b": tune.sample_from(lambda spec: spec.config.a),
+                }
+            }
+        ),
+    )
     outcome(list, generate_variants({"a": tune.sample_from(lambda spec: 1 / 0)}))
 
 
@@ -158,7 +236,12 @@ def variants_leave_the_space_alone():
 @program
 def names_of_variables():
     say(format_vars({("a", "b"): 0.123456, ("c",): "x/y z", ("a", "a"): [1, 2], ("d",): None}))
-    say(format_vars({}), format_vars({("x",): 1e-7}), format_vars({("x",): {"k": 1}}), format_vars({("x", 0): True}))
+    say(
+        format_vars({}),
+        format_vars({("x",): 1e-7}),
+        format_vars({("x",): {"k": 1}}),
+        format_vars({("x", 0): True}),
+    )
 
 
 class Counting(Searcher):
@@ -180,7 +263,12 @@ class Counting(Searcher):
 
 @program
 def searcher_arguments():
-    for arguments in ({}, {"metric": "m", "mode": "min"}, {"metric": ["a", "b"], "mode": ["min", "max"]}, {"mode": "other"}):
+    for arguments in (
+        {},
+        {"metric": "m", "mode": "min"},
+        {"metric": ["a", "b"], "mode": ["min", "max"]},
+        {"mode": "other"},
+    ):
         searcher = Counting(**arguments)
         say(searcher.metric, searcher.mode)
     outcome(Counting, metric="m", mode="other")
@@ -192,8 +280,19 @@ def searcher_arguments():
 def searcher_defaults():
     searcher = Searcher()
     say(Searcher.FINISHED, Searcher.CKPT_FILE_TMPL)
-    say(searcher.set_search_properties("m", "min", {}), searcher.set_max_concurrency(3), searcher.on_trial_result("t", {}))
-    for call in (lambda: searcher.suggest("t"), lambda: searcher.on_trial_complete("t"), lambda: searcher.save("/nowhere"), lambda: searcher.restore("/nowhere"), searcher.get_state, lambda: searcher.add_evaluated_point({}, 1)):
+    say(
+        searcher.set_search_properties("m", "min", {}),
+        searcher.set_max_concurrency(3),
+        searcher.on_trial_result("t", {}),
+    )
+    for call in (
+        lambda: searcher.suggest("t"),
+        lambda: searcher.on_trial_complete("t"),
+        lambda: searcher.save("/nowhere"),
+        lambda: searcher.restore("/nowhere"),
+        searcher.get_state,
+        lambda: searcher.add_evaluated_point({}, 1),
+    ):
         outcome(call)
 
 
@@ -237,7 +336,12 @@ def repetitions():
     repeater.on_trial_complete("a", {"m": 1})
     say(inner.told)
     repeater.on_trial_complete("b", {"m": 2})
-    say([(name, {k: float(v) for k, v in result.items()}, error) for name, result, error in inner.told])
+    say(
+        [
+            (name, {k: float(v) for k, v in result.items()}, error)
+            for name, result, error in inner.told
+        ]
+    )
     repeater.on_trial_complete("c", {"other": 1})
     say(repeater.suggest("d"), len(inner.told))
     repeater.on_trial_complete("d", {"m": 4})

@@ -46,7 +46,17 @@ class World:
     """Carries out the commands of a controller; each takes a random time. Checks what must hold:
     resources are never overdrawn, a checkpoint that is restored from exists, nothing starves."""
 
-    def __init__(self, seed, scheduler, trials, searcher=None, failures=0.0, classes=True, keep=None, path="/sim"):
+    def __init__(
+        self,
+        seed,
+        scheduler,
+        trials,
+        searcher=None,
+        failures=0.0,
+        classes=True,
+        keep=None,
+        path="/sim",
+    ):
         self.random = random.Random(seed)
         self.now, self.number = 0.0, 0
         self.events, self.processes, self.files = [], {}, {}
@@ -106,7 +116,9 @@ class World:
 
     def carry_out(self, command):
         trial = command.trial if not isinstance(command, Delete) else None
-        self.note(type(command).__name__, trial.trial_id[-5:] if trial and self.source_is_grid else "")
+        self.note(
+            type(command).__name__, trial.trial_id[-5:] if trial and self.source_is_grid else ""
+        )
         if isinstance(command, Begin):
             if command.checkpoint is not None:
                 assert command.checkpoint.path in self.files, "restores from what is deleted"

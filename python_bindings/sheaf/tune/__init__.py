@@ -127,7 +127,6 @@ _SUBMODULES = (
     "tune",
     "tune_config",
     "tuner",
-    "utils",
 )
 
 __all__ = [

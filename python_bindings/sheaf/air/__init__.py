@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What sheaf.train and sheaf.tune have in common: checkpoints, the storage of runs, what a run is told
-and what it has reached."""
+"""What sheaf.train and sheaf.tune have in common: checkpoints, the storage of runs, what a run is
+told and what it has reached."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class CheckpointConfig:
         num_to_keep: how many, the best by the metric, or the newest; None: all.
         checkpoint_score_attribute: the metric; None: there is none.
         checkpoint_score_order: "max" or "min" is best.
-        checkpoint_frequency: a Trainable of sheaf.tune saves each so many steps; 0: never by itself.
+        checkpoint_frequency: a Trainable of sheaf.tune saves each so many steps; 0: never.
         checkpoint_at_end: whether a Trainable of sheaf.tune saves when it ends; None: no.
 
     Raises:

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Search for hyperparameters: trials of a function or class, each with a configuration of a space, on
-all CPUs and GPUs of a cluster.
+"""Search for hyperparameters: trials of a function or class, each with a configuration of a space,
+on all CPUs and GPUs of a cluster.
 
     def train(config):
         for step in range(10):
@@ -127,11 +127,54 @@ _SUBMODULES = (
     "tune",
     "tune_config",
     "tuner",
-    "utils",
 )
 
-__all__ = [  # noqa: PLE0604
-    *_WHERE
+__all__ = [
+    "CLIReporter",
+    "Callback",
+    "Checkpoint",
+    "CheckpointConfig",
+    "Experiment",
+    "ExperimentAnalysis",
+    "FailureConfig",
+    "JupyterNotebookReporter",
+    "PlacementGroupFactory",
+    "ProgressReporter",
+    "Result",
+    "ResultGrid",
+    "ResumeConfig",
+    "RunConfig",
+    "Stopper",
+    "SyncConfig",
+    "Trainable",
+    "TuneConfig",
+    "TuneContext",
+    "TuneError",
+    "Tuner",
+    "choice",
+    "create_scheduler",
+    "create_searcher",
+    "get_checkpoint",
+    "get_context",
+    "grid_search",
+    "lograndint",
+    "loguniform",
+    "qlograndint",
+    "qloguniform",
+    "qrandint",
+    "qrandn",
+    "quniform",
+    "randint",
+    "randn",
+    "register_env",
+    "register_trainable",
+    "report",
+    "run",
+    "run_experiments",
+    "sample_from",
+    "uniform",
+    "with_parameters",
+    "with_resources",
 ]
 
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """What is done beside an experiment: derive from it and override what is wanted. Its methods are
-    called by one thread; what they raise ends the experiment, whose state is kept."""
+    """What is done beside an experiment: derive from it and override what is wanted. Its methods
+    are called by one thread; what they raise ends the experiment, whose state is kept."""
 
     def setup(
         self,

@@ -99,8 +99,8 @@ def report(
     return: the function ends here.
 
     Args:
-        metrics: values by name; scalars of NumPy and torch become numbers. With `"done": True` it is
-            the last.
+        metrics: values by name; scalars of NumPy and torch become numbers. With `"done": True` it
+            is the last.
         checkpoint: of this step, a local folder, which may be deleted afterwards.
         **more: further values by name.
 

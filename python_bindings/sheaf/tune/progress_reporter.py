@@ -299,7 +299,7 @@ class CLIReporter(TableReporter):
         """
         lines = [self.heading(trials), *(line for line in sys_info if line)]
         best = self.best(trials)
-        if best is not None:
+        if best is not None and self._metric is not None:
             lines.append(f"best: {best} with {self._metric}={best.last_result.get(self._metric)}")
         rows = self.table(trials)
         widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]

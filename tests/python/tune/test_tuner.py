@@ -416,6 +416,25 @@ def test_what_a_trial_prints_goes_into_files(tmp_path):
     assert "hello from the trial" in (pathlib.Path(grid[0].path) / "stdout").read_text()
 
 
+def test_a_trainer_is_tuned_with_its_workers(tmp_path):
+    def loop(config):
+        for step in range(3):
+            os.makedirs("made", exist_ok=True)
+            first = sheaf.train.get_context().get_world_rank() == 0
+            value = config["lr"] * config["scale"] * (step + 1)
+            sheaf.train.report({"v": value}, checkpoint=save("made", step) if first else None)
+
+    trainer = sheaf.train.DataParallelTrainer(
+        loop,
+        train_loop_config={"scale": 10, "lr": 0},
+        scaling_config=sheaf.train.ScalingConfig(num_workers=2),
+    )
+    grid = fit(trainer, {"train_loop_config": {"lr": tune.grid_search([1, 2])}}, tmp_path)
+    assert [result.metrics["v"] for result in grid] == [30, 60], grid.errors
+    assert load(grid.get_best_result().checkpoint) == 2
+    assert [row["v"] for row in grid[1].metrics_history] == [20, 40, 60]
+
+
 def test_run_is_the_old_form(tmp_path):
     analysis = tune.run(
         "counting" if tune.register_trainable("counting", count) is None else "",

@@ -189,6 +189,11 @@ class Controller:
         if self._active or self.is_finished():
             self._barren_since = None
             return
+        if self._live and self.first_error is not None:
+            # Schedulers that hold trials back until others have come as far may wait for one that
+            # has failed: then the first of those goes on.
+            self._begin(next(iter(self._live.values())))
+            return
         if self._live and not any(not h.settled for h in self._restore_from.values()):
             states = collections.Counter(trial.status for trial in self._live.values())
             raise TuneError(

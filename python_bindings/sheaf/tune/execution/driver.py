@@ -13,7 +13,7 @@ from typing import Any
 import sheaf
 from sheaf.air import storage
 from sheaf.air.config import CheckpointConfig
-from sheaf.exceptions import RayError, RayTaskError
+from sheaf.exceptions import RayError
 from sheaf.tune.execution.commands import Begin, Command, Continue, Delete, End, Save, WriteError
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.experiment_log import ExperimentLog
@@ -88,6 +88,7 @@ class Driver:
                 if self._controller.is_finished():
                     break
                 self._controller.check_progress(now)
+                self._carry_out()
                 self._hear()
         finally:
             self._close()

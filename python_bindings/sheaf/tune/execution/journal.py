@@ -31,7 +31,7 @@ def read_records(data: bytes) -> tuple[list[Any], int]:
     while (end := data.find(b"\n", at)) >= 0:
         line = data[at:end]
         try:
-            good = line[8:9] == b" " and int(line[:8], 16) == zlib.crc32(line[9:])
+            good = line[8:9] == b" " and line[:8] == b"%08x" % zlib.crc32(line[9:])
             value = json.loads(line[9:]) if good else None
         except ValueError:
             good = False

@@ -37,7 +37,8 @@ class PlacementGroupFactory:
         self._head_is_empty = not self._bundles[0]
         if self._head_is_empty and len(self._bundles) > 1:
             self._bundles.pop(0)
-        self._strategy, self._args, self._kwargs = strategy, args, kwargs
+        self._strategy = strategy
+        self.reserved_by_itself = False  # The trial's function reserves what it starts.
 
     @property
     def bundles(self) -> list[dict[str, float]]:
@@ -79,7 +80,9 @@ class PlacementGroupFactory:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        head = [{}] if self._head_is_empty and len(self._bundles) > 1 else []
+        head: list[dict[str, float]] = (
+            [{}] if self._head_is_empty and len(self._bundles) > 1 else []
+        )
         return f"PlacementGroupFactory({head + self._bundles}, strategy={self._strategy!r})"
 
 

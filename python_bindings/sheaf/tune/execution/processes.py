@@ -70,7 +70,8 @@ class Processes:
 
     def _make(self, factory: PlacementGroupFactory) -> Process:
         bundles = factory.bundles
-        own = {} if factory.head_bundle_is_empty else dict(bundles[0])
+        elsewhere = factory.reserved_by_itself
+        own = {} if factory.head_bundle_is_empty or elsewhere else dict(bundles[0])
         options: dict[str, Any] = {
             "num_cpus": own.pop("CPU", 0),
             "num_gpus": own.pop("GPU", 0) or None,
@@ -79,7 +80,7 @@ class Processes:
             "runtime_env": self._environment,
         }
         group = None
-        if len(bundles) > 1 or factory.head_bundle_is_empty and bundles[0]:
+        if not elsewhere and (len(bundles) > 1 or factory.head_bundle_is_empty and bundles[0]):
             kept = self._groups.get(factory)
             group = kept.pop() if kept else placement_group(bundles, factory.strategy)
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(

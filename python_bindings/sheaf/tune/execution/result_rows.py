@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Makes of what a trial reports what loggers, schedulers and users see: with counters, times and the
-place, under Ray's names."""
+"""Makes of what a trial reports what loggers, schedulers and users see: with counters, times and
+the place, under Ray's names."""
 
 from __future__ import annotations
 

@@ -106,7 +106,9 @@ def trial_of(record: dict[str, Any], filesystem: Any, make: Callable[..., Trial]
     trial.num_failures = record["failures"]
     trial.start_time = record["start_time"]
     bundles, strategy = record["resources"]
-    trial.placement_group_factory = PlacementGroupFactory(bundles, strategy)
+    factory = PlacementGroupFactory(bundles, strategy)
+    if factory != trial.placement_group_factory:  # It was changed.
+        trial.placement_group_factory = factory
     for name, (least, greatest, total, count, recent) in record["metrics"].items():
         metric = trial.metrics[name] = MetricRecord(least)
         metric.greatest, metric.total, metric.count = greatest, total, count

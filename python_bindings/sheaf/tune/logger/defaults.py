@@ -14,8 +14,8 @@ from sheaf.tune.logger.tensorboardx import TBXLoggerCallback
 
 
 def with_loggers(callbacks: Sequence[Callback]) -> list[Callback]:
-    """The callbacks, with those loggers that are not among them behind: CSV, JSON, and TensorBoard's
-    where tensorboardX can be imported. TUNE_DISABLE_AUTO_CALLBACK_LOGGERS=1: none."""
+    """The callbacks, with those loggers that are not among them behind: CSV, JSON, and
+    TensorBoard's where tensorboardX can be imported. TUNE_DISABLE_AUTO_CALLBACK_LOGGERS=1: none."""
     all_of_them = list(callbacks)
     if os.environ.get("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "0") == "1":
         return all_of_them

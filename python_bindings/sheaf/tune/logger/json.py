@@ -19,8 +19,8 @@ _encode = json.JSONEncoder(default=plain).encode
 
 
 class JsonLoggerCallback(LoggerCallback):
-    """Writes result.json, a line for each result, and params.json and params.pkl, the configuration,
-    into the trial's folder."""
+    """Writes result.json, a line for each result, and params.json and params.pkl, the
+    configuration, into the trial's folder."""
 
     def __init__(self) -> None:
         self._files: dict[str, TextIO] = {}

@@ -218,6 +218,7 @@ class HyperBandScheduler(ObjectiveScheduler):
             trial: the trial.
         """
         self.on_trial_remove(tune_controller, trial)
+        del self._bracket_of[trial.trial_id]  # When it is tried again, it is a new one.
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """Chooses a trial of the bracket that is least complete, of the first band that has one.

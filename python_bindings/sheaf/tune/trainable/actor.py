@@ -105,7 +105,7 @@ class _Outputs:
         out = open(paths[0], "a", encoding="utf-8")  # noqa: SIM115
         err = out if paths[0] == paths[1] else open(paths[1], "a", encoding="utf-8")  # noqa: SIM115
         self._files = {out, err}
-        sys.stdout, sys.stderr = _Tee(sys.stdout, out), _Tee(sys.stderr, err)  # type: ignore[assignment]
+        sys.stdout, sys.stderr = _Tee(sys.stdout, out), _Tee(sys.stderr, err)
 
     def close(self) -> None:
         sys.stdout, sys.stderr = self._before

@@ -29,7 +29,8 @@ def as_function(trainer: Any) -> Callable[[dict[str, Any]], None]:
         trainer._with_config(config, context.get_trial_dir(), checkpoint, told).fit()
 
     train.__name__ = type(trainer).__name__
-    train._resources = PlacementGroupFactory(  # type: ignore[attr-defined]
-        [{}, *trainer._bundles()], trainer._strategy()
-    )
+    bundles, strategy = trainer._bundles()
+    factory = PlacementGroupFactory([{}, *bundles], strategy)
+    factory.reserved_by_itself = True  # By the trainer, in each trial.
+    train._resources = factory  # type: ignore[attr-defined]
     return train

@@ -30,8 +30,8 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     """Gives a trainable further arguments, which may be large: they are stored once.
 
     Args:
-        trainable: a function that takes the configuration and these; or a class, whose `setup` takes
-            them.
+        trainable: a function that takes the configuration and these; or a class, whose `setup`
+            takes them.
         **kwargs: the arguments.
 
     Returns:
@@ -90,7 +90,7 @@ def with_resources(
         )
     wanted: Any = resources
     if not callable(resources) or isinstance(resources, PlacementGroupFactory):
-        wanted = resource_dict_to_pg_factory(resources)  # type: ignore[arg-type]
+        wanted = resource_dict_to_pg_factory(resources)
     made: Any
     if inspect.isclass(trainable):
         made = type(trainable.__name__, (trainable,), {"__module__": trainable.__module__})
@@ -107,7 +107,7 @@ def resources_of(trainable: Any, config: dict[str, Any]) -> PlacementGroupFactor
     """What a trial of this configuration holds, as the trainable says; one CPU where it says
     nothing."""
     wanted = getattr(trainable, "_resources", None)
-    if wanted is None and inspect.isclass(trainable):
+    if wanted is None and isinstance(trainable, type) and issubclass(trainable, Trainable):
         wanted = trainable.default_resource_request(config)
     if callable(wanted) and not isinstance(wanted, PlacementGroupFactory):
         wanted = wanted(config)

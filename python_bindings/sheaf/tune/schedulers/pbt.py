@@ -333,7 +333,14 @@ class PopulationBasedTraining(ObjectiveScheduler):
         self._num_checkpoints = 0
 
     def last_scores(self, trials: list[Any]) -> list[float]:
-        """Returns the last scores of those trials that have one and are not over."""
+        """Looks at scores.
+
+        Args:
+            trials: whose scores are wanted.
+
+        Returns:
+            The last scores of those trials that have one and are not over.
+        """
         scores = ((self._states[t.trial_id].last_score, t) for t in trials)
         return [score for score, t in scores if score is not None and not t.is_finished()]
 

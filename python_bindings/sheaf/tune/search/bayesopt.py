@@ -120,7 +120,7 @@ class BayesOptSearch(PickledSearcher):
             metric: what of a result is looked at.
             mode: "min" or "max".
             config: the search space.
-            **spec: more of the experiment.
+            spec: more of the experiment.
 
         Returns:
             Whether they are taken; False: it has a space of its own.

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Searches the learning rate and the decay of a classifier of handwritten digits, by ASHA, which ends
-bad trials early, or by a population whose members go on from the better ones.
+"""Searches the learning rate and the decay of a classifier of handwritten digits, by ASHA, which
+ends bad trials early, or by a population whose members go on from the better ones.
 
     python tune_digits.py [asha|population]
 """

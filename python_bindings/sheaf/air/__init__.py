@@ -5,9 +5,12 @@ told and what it has reached."""
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sheaf.air.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+if TYPE_CHECKING:
+    from sheaf.air.checkpoint import Checkpoint
+    from sheaf.air.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+    from sheaf.air.result import Result
 
 __all__ = [
     "Checkpoint",
@@ -16,10 +19,16 @@ __all__ = [
     "Result",
     "RunConfig",
     "ScalingConfig",
-    "session",
 ]
 
-_WHERE = {"Checkpoint": "checkpoint", "Result": "result"}
+_WHERE = {  # What is imported when it is first asked for: processes of trials need little of it.
+    "Checkpoint": "checkpoint",
+    "CheckpointConfig": "config",
+    "FailureConfig": "config",
+    "Result": "result",
+    "RunConfig": "config",
+    "ScalingConfig": "config",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sheaf.air import storage
 from sheaf.air.checkpoint import Checkpoint
+from sheaf.air.rows import flatten
 
 RESULTS_FILE = "result.json"  # A line of JSON per report; the names of these files are Ray's.
 PROGRESS_FILE = "progress.csv"
@@ -37,20 +38,6 @@ class Event:
     def __str__(self) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(self.time))
         return f"{clock}.{int(self.time % 1 * 1000):03d} {self.text}"
-
-
-def flatten(row: dict[str, Any], delimiter: str = "/") -> dict[str, Any]:
-    """A row without dicts inside it: {"a": {"b": 1}} becomes {"a/b": 1}."""
-    if not any(isinstance(value, dict) for value in row.values()):
-        return row
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, dict) and value:
-            for inner, one in flatten(value, delimiter).items():
-                flat[f"{name}{delimiter}{inner}"] = one
-        else:
-            flat[name] = value
-    return flat
 
 
 class ReportsFile(collections.abc.Sequence[dict[str, Any]]):

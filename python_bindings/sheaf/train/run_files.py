@@ -18,9 +18,9 @@ import os
 from typing import Any
 
 from sheaf.air import storage
-from sheaf.air.callbacks import encode
 from sheaf.air.checkpoint import Checkpoint
 from sheaf.air.config import CheckpointConfig
+from sheaf.air.rows import encode
 
 _HISTORY = "metrics.jsonl"
 

@@ -88,8 +88,8 @@ class DataParallelTrainer:
         checkpoint: Checkpoint | None,
         told: Callable[[dict[str, Any], Checkpoint | None], None],
     ) -> DataParallelTrainer:
-        """For trials of sheaf.tune: the same trainer with this configuration, its run in the trial's
-        folder. told: is called with each report."""
+        """For trials of sheaf.tune: the same trainer with this configuration, its run in the
+        trial's folder. told: is called with each report."""
         plan = self._plan
         loop_config = {**(plan.config or {}), **config.get("train_loop_config", {})}
         made = copy.copy(self)

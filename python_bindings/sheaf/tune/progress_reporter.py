@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sheaf.air.result import flatten
+from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.experiment.trial import Trial
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from sheaf.air import storage
 from sheaf.air.checkpoint import Checkpoint
-from sheaf.air.result import ReportsFile, flatten
+from sheaf.air.result import ReportsFile
+from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.execution.experiment_log import Found
 from sheaf.tune.execution.trial_records import trial_of

@@ -11,7 +11,7 @@ import collections
 from typing import Any
 
 from sheaf.air.checkpoint import Checkpoint
-from sheaf.air.result import flatten
+from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.callback import CallbackList
 from sheaf.tune.error import TuneError

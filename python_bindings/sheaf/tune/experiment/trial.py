@@ -14,7 +14,7 @@ from typing import Any
 
 from sheaf.air.checkpoint import Checkpoint
 from sheaf.air.config import CheckpointConfig
-from sheaf.air.result import flatten
+from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.placement_groups import PlacementGroupFactory, resource_dict_to_pg_factory

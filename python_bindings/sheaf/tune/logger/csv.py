@@ -7,7 +7,7 @@ import csv
 import os
 from typing import TYPE_CHECKING, Any, TextIO
 
-from sheaf.air.result import flatten
+from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.logger.logger import LoggerCallback
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sheaf.air import session
-from sheaf.air.result import flatten
+from sheaf.air.rows import flatten
 from sheaf.tune.logger.logger import LoggerCallback
 
 if TYPE_CHECKING:

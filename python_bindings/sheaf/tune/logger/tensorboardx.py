@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from sheaf.air.result import flatten
+from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.logger.logger import LoggerCallback
 

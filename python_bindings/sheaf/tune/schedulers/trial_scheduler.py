@@ -204,7 +204,7 @@ class FIFOScheduler(TrialScheduler):
             The trial; None: there is none.
         """
         for status in (PENDING, PAUSED):
-            for trial in tune_controller.get_trials():
+            for trial in tune_controller.get_live_trials():
                 if trial.status == status:
                     return trial
         return None

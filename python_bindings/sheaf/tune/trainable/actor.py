@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from typing import Any, TextIO
 
@@ -77,7 +76,7 @@ class TrialActor:
 def _place() -> Place:
     context = sheaf.get_runtime_context()
     return Place(
-        os.getpid(), socket.gethostname(), sheaf.util.get_node_ip_address(), context.get_node_id()
+        os.getpid(), os.uname().nodename, sheaf.util.get_node_ip_address(), context.get_node_id()
     )
 
 

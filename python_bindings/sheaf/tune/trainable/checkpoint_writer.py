@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from sheaf.air import storage
-from sheaf.air.callbacks import encode
+from sheaf.air.rows import encode
 
 
 class CheckpointWriter:

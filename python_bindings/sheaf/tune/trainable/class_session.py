@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from typing import Any
 
@@ -87,6 +86,8 @@ class ClassSession:
             fields.TRAINING_ITERATION: iteration,
             fields.TIME_TOTAL_S: self.trainable._time_total,
         }
+        import tempfile  # It takes as long as a short trial.
+
         with tempfile.TemporaryDirectory(prefix="sheaf-checkpoint-") as folder:
             self.trainable.save(folder)
             written = self._writer.write(folder, None, iteration, known)

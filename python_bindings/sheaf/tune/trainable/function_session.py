@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import collections
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from sheaf.air.checkpoint import Checkpoint
-from sheaf.air.result import flatten
+from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.trainable.checkpoint_writer import CheckpointWriter
 from sheaf.tune.trainable.messages import Batch, Row, TrialSpec
@@ -96,6 +95,8 @@ class FunctionSession:
         with checkpoint.as_directory() as local:
             written = self._writer.write(local, name, self._iteration, known)
         if delete:
+            import shutil
+
             shutil.rmtree(checkpoint.path, ignore_errors=True)
         self._checkpoint = Checkpoint(f"{self.spec.path}/{written[0]}", self.spec.filesystem)
         return written

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -153,6 +152,8 @@ class Trainable:
         Returns:
             The checkpoint.
         """
+        import tempfile
+
         folder = checkpoint_dir or tempfile.mkdtemp(prefix="sheaf-checkpoint-")
         os.makedirs(folder, exist_ok=True)
         state = self.save_checkpoint(folder)

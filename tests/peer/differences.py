@@ -11,7 +11,13 @@ class Difference(NamedTuple):
 
 
 # Bugs: they differ, and are not mended yet. What becomes equal leaves this list.
-OPEN: frozenset[str] = frozenset()
+OPEN: frozenset[str] = frozenset(
+    [
+        "tune_experiments.experiments_are_restored",
+        "tune_experiments.files_of_a_trial",
+        "tune_experiments.the_best_checkpoints_are_kept",
+    ]
+)
 
 KNOWN: dict[str, Difference] = {
     "actor_options.wrong_values_for_the_method_decorator": Difference(
@@ -275,6 +281,15 @@ KNOWN: dict[str, Difference] = {
             "raises ValueError <ValueError>",
             "raises RayStateApiException <>",
             "raises RayStateApiException <>",
+        ],
+    ),
+    "tune_experiments.bad_arguments_of_tuner": Difference(
+        "What does not fit is refused where it is given, a value of a wrong type by a TypeError.",
+        [
+            "raises ValueError <ValueError>",
+            "raises ValueError <ValueError>",
+            "raises TypeError <TypeError>",
+            "raises TypeError <TypeError>",
         ],
     ),
 }

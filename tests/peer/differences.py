@@ -31,6 +31,9 @@ OPEN: frozenset[str] = frozenset(
         "strategies.affinity_to_a_small_node",
         "strategies.wrong_label_selectors",
         "tasks.the_title_of_the_process",
+        "tune_experiments.experiments_are_restored",
+        "tune_experiments.files_of_a_trial",
+        "tune_experiments.the_best_checkpoints_are_kept",
     ]
 )
 
@@ -223,6 +226,15 @@ KNOWN: dict[str, Difference] = {
             "False",
             "False",
             "returns False",
+        ],
+    ),
+    "tune_experiments.bad_arguments_of_tuner": Difference(
+        "What does not fit is refused where it is given, a value of a wrong type by a TypeError.",
+        [
+            "raises ValueError <ValueError>",
+            "raises ValueError <ValueError>",
+            "raises TypeError <TypeError>",
+            "raises TypeError <TypeError>",
         ],
     ),
 }

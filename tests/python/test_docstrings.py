@@ -38,6 +38,8 @@ MODULES = [
     "sheaf.tune.schedulers",
     "sheaf.tune.search",
     "sheaf.tune.search.sample",
+    "sheaf.tune.search.space_conversion",
+    "sheaf.tune.search.variant_generator",
     "sheaf.tune.stopper",
     "sheaf.types",
     "sheaf.util",

@@ -166,7 +166,9 @@ def grid_search_is_a_dict():
 
 
 def variants(space, **options):
-    for resolved, config in generate_variants(space, random_state=1, **options):
+    for resolved, config in generate_variants(
+        space, random_state=np.random.default_rng(1), **options
+    ):
         say(config, sorted(resolved.items()))
 
 

@@ -70,6 +70,14 @@ def _nested(t):
         "strings": {"a b": t.choice(["x/y", "p q", "ü"]), "c-d": t.grid_search(["s:t", "1.5"])},
         "floats": {"lr": t.grid_search([0.1, 1e-5, 2.0]), "big": t.uniform(1e5, 1e6)},
         "bools": {"flag": t.grid_search([True, False]), "none": t.grid_search([None])},
+        "deep": {
+            "a": {"b": {"c": {"d": t.uniform(0, 1), "e": [t.grid_search([1, 2]), t.randn()]}}}
+        },
+        "twice_the_grid": {"x": t.grid_search([1, 1]), "y": t.grid_search([[1, 2], [3]])},
+        "lists_of_choices": {
+            "k": [t.choice(["a", "b"]) for _ in range(4)],
+            "s": t.choice([(1, 2), (3,)]),
+        },
     }
 
 

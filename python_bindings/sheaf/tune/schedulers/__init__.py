@@ -55,7 +55,7 @@ def create_scheduler(scheduler: str, **kwargs: Any) -> Any:
 
     Args:
         scheduler: "fifo", "async_hyperband", "median_stopping_rule", "hyperband", "pbt", "pb2", ...
-        **kwargs: arguments of its class; what the class does not know is left out, so that
+        kwargs: arguments of its class; what the class does not know is left out, so that
             schedulers can be exchanged by name alone.
 
     Returns:

@@ -137,18 +137,20 @@ class HyperBandScheduler(ObjectiveScheduler):
         of the bracket that runs."""
         if not bracket.cur_iter_done():
             return self.PAUSE
-        if bracket.finished():
-            for trial in self._trials_of(bracket):
-                if trial.status == PAUSED:
-                    tune_controller.stop_trial(trial)
-            return self.STOP
-        # The controller tells of each trial that it stops: the bracket is not halved again for
-        # that.
+        # The controller tells of each trial that it stops: nothing is processed again for that.
         bracket.is_being_processed = True
         try:
+            if bracket.finished():
+                return self._finish(tune_controller, bracket)
             return self._halve(tune_controller, bracket)
         finally:
             bracket.is_being_processed = False
+
+    def _finish(self, tune_controller: Any, bracket: Bracket) -> str:
+        for trial in self._trials_of(bracket):
+            if trial.status == PAUSED:
+                tune_controller.stop_trial(trial)
+        return self.STOP
 
     def _halve(self, tune_controller: Any, bracket: Bracket) -> str:
         assert self._metric is not None
@@ -194,7 +196,8 @@ class HyperBandScheduler(ObjectiveScheduler):
         """
         bracket = self._bracket(trial)
         bracket.cleanup_trial(trial.trial_id)
-        if not bracket.finished() and not bracket.is_being_processed:
+        if bracket.current_trials() and not bracket.is_being_processed:
+            # Ray lets the others wait for ever when the last round loses the trial they wait for.
             self._process_bracket(tune_controller, bracket)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from sheaf.tune.error import TuneError
 from sheaf.tune.result_keys import TRAINING_ITERATION
@@ -64,7 +64,11 @@ class PopulationBasedTraining(ObjectiveScheduler):
         TuneError: there is nothing that may change.
     """
 
-    _STATE = ("_next_perturbation_sync", "_num_checkpoints", "_num_perturbations")
+    _STATE: ClassVar[tuple[str, ...]] = (
+        "_next_perturbation_sync",
+        "_num_checkpoints",
+        "_num_perturbations",
+    )
 
     def __init__(
         self,
@@ -329,7 +333,14 @@ class PopulationBasedTraining(ObjectiveScheduler):
         self._num_checkpoints = 0
 
     def last_scores(self, trials: list[Any]) -> list[float]:
-        """Returns the last scores of those trials that have one and are not over."""
+        """Looks at scores.
+
+        Args:
+            trials: whose scores are wanted.
+
+        Returns:
+            The last scores of those trials that have one and are not over.
+        """
         scores = ((self._states[t.trial_id].last_score, t) for t in trials)
         return [score for score, t in scores if score is not None and not t.is_finished()]
 

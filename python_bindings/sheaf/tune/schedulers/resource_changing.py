@@ -56,7 +56,7 @@ class ResourceChangingScheduler(FIFOScheduler):
         Args:
             metric: what of a result is looked at.
             mode: "min" or "max".
-            **spec: more of the experiment.
+            spec: more of the experiment.
 
         Returns:
             Whether the inner scheduler takes them.

@@ -51,7 +51,7 @@ class TrialScheduler:
         Args:
             metric: what of a result is looked at.
             mode: "min" or "max".
-            **spec: more of the experiment.
+            spec: more of the experiment.
 
         Returns:
             Whether it is taken; False: the scheduler has one of its own.
@@ -270,7 +270,7 @@ class ObjectiveScheduler(FIFOScheduler):
         Args:
             metric: what of a result is looked at.
             mode: "min" or "max".
-            **spec: more of the experiment.
+            spec: more of the experiment.
 
         Returns:
             Whether it is taken; False: the scheduler has one of its own.

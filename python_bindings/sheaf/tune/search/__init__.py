@@ -45,7 +45,7 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
 
     Args:
         search_alg: "random", "optuna", "hyperopt", "bayesopt", "nevergrad", "ax", ...
-        **kwargs: arguments of its class; what the class does not know is left out, so that
+        kwargs: arguments of its class; what the class does not know is left out, so that
             algorithms can be exchanged by name alone.
 
     Returns:

@@ -63,7 +63,7 @@ class BasicVariantGenerator:
             metric: its name.
             mode: min or max.
             config: the search space.
-            **spec: more of the experiment.
+            spec: more of the experiment.
 
         Returns:
             Whether it was not known before.

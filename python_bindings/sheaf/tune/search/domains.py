@@ -47,7 +47,14 @@ class Domain:
     default_sampler_cls: ClassVar[type[Sampler] | None] = None
 
     def cast(self, value: Any) -> Any:
-        """Returns `value` in the domain's type."""
+        """Casts.
+
+        Args:
+            value: any that can be cast.
+
+        Returns:
+            `value` in the domain's type.
+        """
         return value
 
     def set_sampler(self, sampler: Sampler, allow_override: bool = False) -> None:
@@ -109,7 +116,14 @@ class Domain:
         return False
 
     def is_valid(self, value: Any) -> bool:
-        """Returns whether `value` belongs to the domain."""
+        """Looks at a value.
+
+        Args:
+            value: any.
+
+        Returns:
+            Whether `value` belongs to the domain.
+        """
         raise NotImplementedError
 
     @property
@@ -147,7 +161,14 @@ class _Range(Domain):
         return self.with_sampler(self._LogUniform())
 
     def is_valid(self, value: Any) -> bool:
-        """Returns whether `value` is within the bounds."""
+        """Looks at a value.
+
+        Args:
+            value: any.
+
+        Returns:
+            Whether `value` is within the bounds.
+        """
         return bool(self.lower <= value <= self.upper)
 
     @property
@@ -195,7 +216,14 @@ class Float(_Range):
         self.upper = math.inf if upper is None else upper
 
     def cast(self, value: Any) -> float:
-        """Returns `value` as a float."""
+        """Casts.
+
+        Args:
+            value: any that can be cast.
+
+        Returns:
+            `value` as a float.
+        """
         return float(value)
 
     def uniform(self) -> Float:
@@ -274,7 +302,14 @@ class Integer(_Range):
         self.upper = upper
 
     def cast(self, value: Any) -> int:
-        """Returns `value` as an int."""
+        """Casts.
+
+        Args:
+            value: any that can be cast.
+
+        Returns:
+            `value` as an int.
+        """
         return int(value)
 
     def quantized(self, q: int) -> Integer:
@@ -329,7 +364,14 @@ class Categorical(Domain):
         return self.categories[item]
 
     def is_valid(self, value: Any) -> bool:
-        """Returns whether `value` is one of the categories."""
+        """Looks at a value.
+
+        Args:
+            value: any.
+
+        Returns:
+            Whether `value` is one of the categories.
+        """
         return value in self.categories
 
     @property
@@ -377,7 +419,14 @@ class Function(Domain):
         return True
 
     def is_valid(self, value: Any) -> bool:
-        """Returns True: only the function knows what it may return."""
+        """Looks at a value.
+
+        Args:
+            value: any.
+
+        Returns:
+            True: only the function knows what it may return.
+        """
         return True
 
     @property

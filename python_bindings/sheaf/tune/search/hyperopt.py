@@ -105,7 +105,7 @@ class HyperOptSearch(PickledSearcher):
             metric: what of a result is looked at.
             mode: "min" or "max".
             config: the search space.
-            **spec: more of the experiment.
+            spec: more of the experiment.
 
         Returns:
             Whether they are taken; False: it has a space of its own.

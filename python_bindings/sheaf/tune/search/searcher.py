@@ -58,7 +58,7 @@ class Searcher:
             metric: what of a result is looked at.
             mode: "min" or "max".
             config: the search space.
-            **spec: more of the experiment.
+            spec: more of the experiment.
 
         Returns:
             Whether they are taken; False: the searcher has its own.

@@ -63,7 +63,14 @@ def named_domains(spec: dict[str, Any], package_name: str) -> dict[str, Domain]:
 
 
 def sampler_and_step(domain: Domain) -> tuple[Any, Any]:
-    """Returns the sampler of a domain and its quantization; None: there is none."""
+    """Takes a sampler apart.
+
+    Args:
+        domain: whose sampler.
+
+    Returns:
+        The sampler that draws, and the step that values are rounded to; None: there is none.
+    """
     sampler = domain.get_sampler()
     return (sampler.sampler, sampler.q) if isinstance(sampler, Quantized) else (sampler, None)
 

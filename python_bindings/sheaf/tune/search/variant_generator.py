@@ -25,7 +25,11 @@ _MAX_RESOLUTION_PASSES = 20
 
 
 class RecursiveDependencyError(Exception):
-    """A function of sample_from reads a value that is not drawn yet."""
+    """A function of sample_from reads a value that is not drawn yet.
+
+    Args:
+        msg: which.
+    """
 
     def __init__(self, msg: str) -> None:
         super().__init__(msg)
@@ -368,7 +372,15 @@ class SpecView(dict[Any, Any]):
         return SpecView(value) if isinstance(value, dict) else value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Returns the value of a key, or `default` where there is no such key."""
+        """Looks a key up.
+
+        Args:
+            key: of the configuration.
+            default: what stands for a key that is not there.
+
+        Returns:
+            The value of a key, or `default` where there is no such key.
+        """
         try:
             return self[key]
         except KeyError:

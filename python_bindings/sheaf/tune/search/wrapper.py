@@ -40,7 +40,7 @@ class SearcherWrapper(Searcher):
             metric: what of a result is looked at.
             mode: "min" or "max".
             config: the search space.
-            **spec: more of the experiment.
+            spec: more of the experiment.
 
         Returns:
             Whether the inner searcher takes them.

@@ -37,7 +37,7 @@ class CombinedStopper(Stopper):
     """Ends what one of several stoppers ends.
 
     Args:
-        *stoppers: asked in this order.
+        stoppers: asked in this order.
     """
 
     def __init__(self, *stoppers: Stopper) -> None:

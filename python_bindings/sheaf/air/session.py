@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from sheaf.air.checkpoint import Checkpoint
 
 
-class Session(Protocol):
+class _Session(Protocol):
     """What runs here: each library has its own."""
 
     def report(
@@ -29,22 +29,30 @@ class Session(Protocol):
         """The part of a dataset that belongs here."""
 
 
-_session: Session | None = None  # Of this process, of all its threads.
+_session: _Session | None = None  # Of this process, of all its threads.
 
 
-def set_session(session: Session | None) -> None:
-    """Of this process: when what runs here begins, or ends (None)."""
+def set_session(session: _Session | None) -> None:
+    """Called when what runs in this process begins, or ends.
+
+    Args:
+        session: its session; None: it ends.
+    """
     global _session
     _session = session
 
 
-def find() -> Session | None:
-    """The session of what runs here, or None."""
+def find() -> _Session | None:
+    """Returns the session of what runs here, or None."""
     return _session
 
 
-def current() -> Session:
-    """The session of what runs here. RuntimeError: nothing does."""
+def current() -> _Session:
+    """Returns the session of what runs here.
+
+    Raises:
+        RuntimeError: nothing does.
+    """
     if _session is None:
         raise RuntimeError(
             "this is for what runs in a trial of sheaf.tune or a worker of sheaf.train: call it "

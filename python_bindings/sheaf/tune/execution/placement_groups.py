@@ -15,6 +15,8 @@ class PlacementGroupFactory:
     Args:
         bundles: amounts by resource, each on one node.
         strategy: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
+        *args: not looked at.
+        **kwargs: not looked at.
 
     Raises:
         ValueError: there is no bundle, or a resource is none.

@@ -31,9 +31,6 @@ OPEN: frozenset[str] = frozenset(
         "strategies.affinity_to_a_small_node",
         "strategies.wrong_label_selectors",
         "tasks.the_title_of_the_process",
-        "tune_experiments.experiments_are_restored",
-        "tune_experiments.files_of_a_trial",
-        "tune_experiments.the_best_checkpoints_are_kept",
     ]
 )
 

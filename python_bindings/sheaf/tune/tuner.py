@@ -100,7 +100,8 @@ class Tuner:
             A Tuner, whose `fit` goes on, and whose `get_results` says what there is.
 
         Raises:
-            ValueError: there is no experiment, or it had another trainable.
+            FileNotFoundError: there is no experiment.
+            ValueError: it had another trainable.
         """
         filesystem, inside = storage.resolve(path, storage_filesystem)
         found = Found(inside)

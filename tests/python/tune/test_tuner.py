@@ -237,10 +237,11 @@ def test_the_best_checkpoints_and_the_newest_stay(tmp_path):
 
     keep = tune.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="v")
     grid = fit(train, folder=tmp_path, run={"checkpoint_config": keep})
-    assert [load(checkpoint) for checkpoint, _ in grid[0].best_checkpoints] == [5, 2]
+    assert [load(checkpoint) for checkpoint, _ in grid[0].best_checkpoints] == [5, 4]
     assert sorted(path.name for path in pathlib.Path(grid[0].path).glob("checkpoint_*")) == [
         "checkpoint_000000",
-        "checkpoint_000003",
+        "checkpoint_000002",
+        "checkpoint_000003",  # What a restart goes on from.
     ]
     assert load(grid[0].get_best_checkpoint("v", "max")) == 5
 
@@ -467,7 +468,7 @@ def test_run_is_the_old_form(tmp_path):
         (lambda: tune.Tuner(count, param_space=[1]), TypeError, "want a dict"),
         (lambda: tune.with_resources(count, {"cpu": -1}), ValueError, "not negative"),
         (lambda: tune.FailureConfig(max_failures=1, fail_fast=True), ValueError, "leave one"),
-        (lambda: tune.Tuner.restore("/nowhere", count), ValueError, "has no experiment"),
+        (lambda: tune.Tuner.restore("/nowhere", count), FileNotFoundError, "has no experiment"),
         (lambda: tune.Tuner(count).get_results(), RuntimeError, "call fit"),
         (lambda: tune.Result.from_path("/nowhere"), RuntimeError, "no folder"),
     ],

@@ -30,7 +30,8 @@ class ExperimentAnalysis:
         default_mode: "min" or "max" is best.
 
     Raises:
-        ValueError: there is no experiment in the folder, or another mode.
+        FileNotFoundError: there is no experiment in the folder.
+        ValueError: another mode.
     """
 
     def __init__(

@@ -157,7 +157,7 @@ class ExperimentLog:
 
 class Found:
     """What the journal of an experiment says. settings: see ExperimentLog; records of trials in the
-    order in which they were made. ValueError: there is none."""
+    order in which they were made. FileNotFoundError: there is none."""
 
     def __init__(self, path: str):
         self._path = path
@@ -167,7 +167,7 @@ class Found:
         except FileNotFoundError:
             records = []
         if not records:
-            raise ValueError(f"{path!r} has no experiment: there is no {JOURNAL} in it")
+            raise FileNotFoundError(f"{path!r} has no experiment: there is no {JOURNAL} in it")
         self.settings: Any = None
         self.trials: dict[str, dict[str, Any]] = {}
         self.source: Any = None

@@ -53,9 +53,8 @@ class KeptCheckpoints:
         bound = self.config.num_to_keep
         if bound is None or len(self.all) <= bound:
             return []
-        ranked = sorted(self.all, key=self._score)
-        ranked.remove(self.all[-1])
-        going = [kept for kept in ranked[: len(self.all) - bound] if not kept.pins]
+        worst = sorted(self.all, key=self._score)[: len(self.all) - bound]
+        going = [kept for kept in worst if not kept.pins and kept is not self.newest]
         for kept in going:
             self.all.remove(kept)
         return going
@@ -71,5 +70,7 @@ class KeptCheckpoints:
         return -value if least else value, kept.number
 
     def best(self) -> list[tuple[Checkpoint, dict[str, Any]]]:
-        """Those that stay, with their results."""
-        return [(kept.checkpoint, kept.result) for kept in self.all]
+        """The best, as many as shall be kept, with their results, oldest first."""
+        bound = self.config.num_to_keep or len(self.all)
+        best = sorted(self.all, key=self._score)[-bound:]
+        return [(kept.checkpoint, kept.result) for kept in self.all if kept in best]

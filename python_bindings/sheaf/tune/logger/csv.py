@@ -30,7 +30,7 @@ class CSVLoggerCallback(LoggerCallback):
             trial: whose it is.
             result: it.
         """
-        flat = flatten(result)
+        flat = flatten({name: one for name, one in result.items() if name != "config"})
         found = self._open.get(trial.trial_id)
         if found is None:
             found = self._open[trial.trial_id] = self._start(trial, flat)

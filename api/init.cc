@@ -46,6 +46,7 @@ Joined& TheJoined() {
 void Leave(Joined& joined) ABSL_EXCLUSIVE_LOCKS_REQUIRED(joined.mutex) {
   if (joined.pid != getpid()) return;
   SetRuntime(nullptr);
+  joined.runtime->AwaitOutput();
   if (!joined.runtime->Stop(kLeaveTimeout)) {
     std::fprintf(stderr,
                  "sheaf: a thread of this program is inside a call of Sheaf still; what it "

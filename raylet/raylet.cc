@@ -134,6 +134,9 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       if (!worker && !driver) return absl::InvalidArgumentError("tools speak to their node only");
       return contacts_.OnRelay(from, frame);
     case FrameKind::kGoodbye: {
+      // What it was told to leave with, GPUs and memory, is free when its process is gone.
+      const WorkerPool::Worker* const told = pool_.Find(from);
+      if (told != nullptr && told->leaves_by != 0) return absl::OkStatus();
       proto::Death death;
       death.set_cause(proto::Death::LEFT);
       OnProcessEnded(from, death, /*exited=*/false);
@@ -258,6 +261,7 @@ Nanos Raylet::NextTick() const {
 
 void Raylet::Settle() {
   objects_.Settle();
+  objects_.AdmitArguments();
   for (bool more = true; more;) {
     more = groups_.Settle();
     more |= leases_.Settle();

@@ -126,8 +126,10 @@ double Utilization(const NodeView& node, const Resources& request) {
 
 const LabelSelector* EffectiveSelector(const LeaseSpec& spec, const ClusterView& view, bool* none) {
   *none = false;
+  const bool bound = spec.strategy.kind == StrategyKind::kNodeAffinity && !spec.strategy.soft;
   for (const LabelSelector& selector : spec.strategy.selectors) {
     for (const auto& [number, node] : view.nodes) {
+      if (bound && number != spec.strategy.node) continue;
       if (Feasible(spec, node, &selector)) return &selector;
     }
   }

@@ -154,6 +154,16 @@ SCENARIO("label selectors: the first that some node satisfies counts") {
         "(d)");
 }
 
+SCENARIO("with hard affinity the labels of that node alone count") {
+  ClusterView view = ThreeNodes();
+  LeaseSpec spec = Wants("CPU:1", StrategyKind::kNodeAffinity);
+  spec.strategy.node = 1;
+  spec.strategy.selectors = {{{{"zone", {"b"}}}}, {{{"zone", {"a"}}}}};  // Others have the first.
+  CHECK((Place(spec, view) == At(1)));
+  spec.strategy.selectors = {{{{"zone", {"b"}}}}};
+  CHECK((Place(spec, view) == Placement{Kind::kNodeUnfit}));
+}
+
 SCENARIO("a placement group names the nodes of its bundles") {
   ClusterView view = ThreeNodes();
   LeaseSpec spec = Wants("CPU:1", StrategyKind::kPlacementGroup);

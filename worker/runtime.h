@@ -124,6 +124,8 @@ class TaskHandler {
   // The worker leaves: what users have for its end runs now, while it can still make calls. On the
   // thread of RunWorker, without locks; other threads may be inside calls.
   virtual void Leave() {}
+  // Whether the waits of an actor's method that is cancelled end, those of async actors aside.
+  virtual bool ends_waits_of_methods() const { return true; }
   // Whether async actors run on an event loop of the language, which takes its calls itself
   // (Runtime::TakeCalls). Execute then gets their creation alone.
   virtual bool has_event_loop() const { return false; }
@@ -180,6 +182,9 @@ class Runtime {
   // Leaves the node. Calls that wait on other threads end with kAborted, as do later ones. False:
   // after `patience` some thread is inside a call still; the runtime must then never be destroyed.
   virtual bool Stop(Nanos patience) = 0;
+  // Drivers, before Stop: what workers of this node have printed by now is on its way to
+  // on_log_lines when this returns, after a fraction of a second at most.
+  virtual void AwaitOutput() = 0;
   // Workers: runs calls until the raylet or the job ends this process; returns the exit status.
   virtual int RunWorker() = 0;
   // Event loops of async actors, before their first TakeCalls: `descriptor`, which stays open, is

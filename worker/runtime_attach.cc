@@ -138,14 +138,15 @@ absl::Status RuntimeImpl::Begin() {
 
 RuntimeImpl::~RuntimeImpl() { Stop(kLeaveWait); }
 
+void RuntimeImpl::AwaitOutput() {
+  proto::StateQuery output;
+  output.set_what(proto::StateQuery::OUTPUT);
+  (void)Query(std::move(output), Deadline(clock_.Now(), kLastOutput));
+}
+
 bool RuntimeImpl::Stop(Nanos patience) {
   if (stopped_) return true;
   if (!driver_) return stopped_ = true;  // It has not begun.
-  if (options_.driver) {
-    proto::StateQuery output;
-    output.set_what(proto::StateQuery::OUTPUT);
-    (void)Query(std::move(output), Deadline(clock_.Now(), kLastOutput));
-  }
   const Nanos deadline = Deadline(clock_.Now(), patience);
   {
     Lock lock(*driver_);

@@ -51,6 +51,7 @@ class RuntimeImpl final : public Runtime,
   RuntimeImpl(RuntimeOptions options, Attached attached);
   ~RuntimeImpl() override;
   bool Stop(Nanos patience) override;
+  void AwaitOutput() override;
   absl::Status Begin();  // Store, threads, job or readiness.
 
   int RunWorker() override;

@@ -67,7 +67,9 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   const bool creation = call->spec().kind() == proto::TaskTemplate::ACTOR_CREATION;
   const bool from_raylet = call->owner.is_raylet();
   const TaskId task = call->task();
-  current_call = {task, &call->cancel_requested};
+  const bool waits_end = call->spec().kind() != proto::TaskTemplate::ACTOR_METHOD ||
+                         options_.handler->ends_waits_of_methods();
+  current_call = {task, waits_end ? &call->cancel_requested : nullptr};
   const absl::Status fetched = TakeArguments(lock, call);
   current_call.hold = call->hold_ticket;
   lock.Unlock();

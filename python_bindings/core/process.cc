@@ -172,6 +172,10 @@ void BeginRuntime() { ending = false; }
 
 void EndRuntime() {
   if (current == nullptr) return;
+  if (users_here == 0) {
+    const WithoutGil free;
+    current->AwaitOutput();
+  }
   std::unique_ptr<Runtime> runtime(std::exchange(current, nullptr));
   SetGeneration(0);
   ending = true;

@@ -240,9 +240,11 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
                                             groups.get()));
       ConstructorElsewhere() = nullptr;
     } else {
-      PyObject* const self =
-          spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? instance_.get() : nullptr;
-      result = Owned::Steal(Invoke(function.get(), self, arguments));
+      const bool method = spec.kind() == proto::TaskTemplate::ACTOR_METHOD;
+      const Owned self = method ? instance_ : Owned();
+      if (method && !self)  // It ended while this thread decoded.
+        return execution->Fail({ErrorKind::kActorDied, "the actor has ended", {}}, false);
+      result = Owned::Steal(Invoke(function.get(), self.get(), arguments));
     }
   }
   if (IsForked()) [[unlikely]]
@@ -299,13 +301,18 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
   CallArguments arguments;
   if (!function || !DecodeArguments(*execution, &arguments)) return nullptr;
   execution->DropArguments();
+  const Owned self = instance_;
+  if (!self) {
+    PyErr_SetNone(actor_exit.get());
+    return nullptr;
+  }
   const Owned list = AsTuple(arguments);
   const Owned task = Owned::Steal(NewBytes(execution->task().Binary()));
   const Owned streaming = Owned::Steal(PyBool_FromLong(execution->spec().streaming()));
   const Owned group = Owned::Steal(NewText(execution->spec().concurrency_group()));
   const Owned object = Owned::Steal(NewExecutionObject(std::move(execution)));
   if (!list || !task || !object || !group) return nullptr;
-  return PyTuple_Pack(8, object.get(), task.get(), function.get(), instance_.get(), list.get(),
+  return PyTuple_Pack(8, object.get(), task.get(), function.get(), self.get(), list.get(),
                       arguments.names ? arguments.names.get() : Py_None, streaming.get(),
                       group.get());
 }
@@ -330,10 +337,13 @@ void PythonHandler::Leave() {
 // What users have for the end of an actor: __ray_shutdown__, atexit functions, __del__.
 void PythonHandler::EndInstance() {
   if (!Owned::Steal(run_exit_functions())) PyErr_Clear();
-  last_ = {};
-  functions_.clear();
+  // What goes may run user code, and other threads meanwhile: nothing of it is found any more then.
+  const Owned last = std::exchange(last_, {});
+  const auto functions = std::exchange(functions_, {});
   by_use_.clear();
-  instance_ = {};
+  loaded_bytes_ = 0;
+  last_key_.clear();
+  const Owned instance = std::exchange(instance_, {});
 }
 
 // Lets libraries see the GPUs of the lease, and start as many threads as it has CPUs.

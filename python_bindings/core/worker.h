@@ -22,6 +22,7 @@ class PythonHandler final : public TaskHandler {
   void Cancel(TaskId task) override;
   void Leave() override;
   bool has_event_loop() const override { return true; }
+  bool ends_waits_of_methods() const override { return false; }
 
   // Of an actor with async methods, on its event loop's thread, with the GIL: the calls that shall
   // start now, a list of (execution, task id, function, actor, arguments, names of keywords or

@@ -197,9 +197,10 @@ def cancel(
 ) -> None:
     """Cancels the call that makes a reference.
 
-    A call that waits never starts; one that runs is interrupted by KeyboardInterrupt, a coroutine
-    by asyncio.CancelledError. Getting the reference raises TaskCancelledError, unless the call had
-    ended.
+    A call that waits never starts; a task that runs is interrupted by KeyboardInterrupt, a
+    coroutine by asyncio.CancelledError. Another method of an actor runs to its end, and may ask
+    get_runtime_context().is_canceled(). Getting the reference raises TaskCancelledError, unless the
+    call had ended.
 
     Args:
         ray_waitable: what the call gave: an ObjectRef or a generator of them.

@@ -240,6 +240,8 @@ def check(runtime_env: Any) -> None:
             f"runtime_env['env_vars'] must be of type Dict[str, str], names and values are str: "
             f"{variables!r}"
         )
+    if "" in variables:
+        raise ValueError("runtime_env['env_vars'] has a variable without a name")
     _check_paths(runtime_env)
     excludes = runtime_env.get("excludes") or []
     if not isinstance(excludes, list) or not all(isinstance(e, str) for e in excludes):

@@ -73,7 +73,7 @@ void KeepWhatTravels(proto::JobStart* start) {
                    variables->end());
 }
 
-void Expand(const std::vector<std::string>& variables, std::vector<std::string>* over) {
+void Expand(std::vector<std::string> variables, std::vector<std::string>* over) {
   for (std::string& one : *over) {
     std::string expanded;
     std::string_view rest = one;
@@ -86,11 +86,15 @@ void Expand(const std::vector<std::string>& variables, std::vector<std::string>*
             return !reference.name.empty() && variable.starts_with(reference.name) &&
                    variable.substr(reference.name.size(), 1) == "=";
           });
-      expanded.append(found == variables.end() ? rest.substr(0, reference.length)
-                                               : found->substr(reference.name.size() + 1));
+      if (found != variables.end()) {
+        expanded.append(found->substr(reference.name.size() + 1));
+      } else if (reference.name.empty() || !rest.starts_with("${")) {
+        expanded.append(rest.substr(0, reference.length));
+      }
       rest.remove_prefix(reference.length);
     }
     one = expanded.append(rest);
+    PutOver({one}, &variables);  // The next may name it.
   }
 }
 

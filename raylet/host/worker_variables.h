@@ -27,9 +27,9 @@ std::vector<std::string> OfNode(std::vector<std::string> variables);
 // code and libraries are found and how Sheaf itself behaves: kTravelling in the .cc.
 void KeepWhatTravels(proto::JobStart* start);
 
-// "${NAME}" and "$NAME" in the values of `over` become what `variables` says of NAME. A name that is
-// not there stays as it is written.
-void Expand(const std::vector<std::string>& variables, std::vector<std::string>* over);
+// "${NAME}" and "$NAME" in the values of `over` become what those before, or `variables`, say of
+// NAME. What nobody knows is nothing as "${NAME}", and stays as it is written as "$NAME".
+void Expand(std::vector<std::string> variables, std::vector<std::string>* over);
 
 // Sets `over` in `variables`; of one name there is one.
 void PutOver(std::vector<std::string> over, std::vector<std::string>* variables);

@@ -464,6 +464,7 @@ bool LeaseBroker::SweepWorker(ProcessId process) {
     case WorkerState::kStarting:
       return false;  // The pool's own timeout.
     case WorkerState::kDying:
+      if (worker->leaves_by != 0) return false;  // It may take so long to leave by itself.
       // Told once, and the launcher does it; said again in case that was lost, which is no repair.
       if (Now() - worker->since > kKillAgain) deps_.launcher.Kill(process, "it did not end");
       return false;

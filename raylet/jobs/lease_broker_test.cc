@@ -250,6 +250,8 @@ SCENARIO("a worker that may leave by itself is told to, and killed when it has n
   const auto frames = node.transport.Take(worker);
   REQUIRE(frames.size() == 1);
   CHECK(frames[0].kind == FrameKind::kShutdown);
+  node.clock.Advance(20 * kSecond);
+  CHECK_FALSE(node.leases.SweepWorker(worker));
   CHECK_FALSE(node.launcher.WasKilled(worker));
   message.set_patience_ns(0);
   REQUIRE(node.leases.OnKillWorker(driver, node.Of(FrameKind::kKillWorker, message)).ok());

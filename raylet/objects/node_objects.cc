@@ -102,7 +102,6 @@ void NodeObjects::Settle() {
   }
   for (const auto& [process, what] : deps_.store_events.TakeViolations())
     deps_.on_violation(process, absl::InvalidArgumentError(what));
-  arguments_.Settle();
 }
 
 void NodeObjects::Tick() {

@@ -27,7 +27,7 @@ void LoopCalls::Collect(std::vector<std::shared_ptr<Execution>>* calls, bool* wa
         waiting_.pop_back();
         continue;
       }
-      group->held_back = core_.executor.keeps_order();
+      group->held_back = true;
       *waits = true;
     }
   }

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The calls of an async actor whose language runs them in an event loop: those that may start are
 // the loop's at once; those whose arguments must be waited for are a helper's until they are there,
-// and hold back the later ones of their group, unless the actor executes out of order. Guarded by the runtime's lock.
+// and hold back the later ones of their group: each would hold its arguments, and the store is small. Guarded by the runtime's lock.
 #pragma once
 
 #include <list>

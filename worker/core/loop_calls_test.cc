@@ -8,11 +8,10 @@ namespace {
 
 // An async actor with a group "io" beside the default one, whose constructor has run.
 struct LoopTest {
-  explicit LoopTest(bool out_of_order = false) {
+  LoopTest() {
     proto::TaskTemplate creation;
     creation.set_kind(proto::TaskTemplate::ACTOR_CREATION);
     creation.mutable_actor()->set_is_async(true);
-    creation.mutable_actor()->set_out_of_order(out_of_order);
     proto::ConcurrencyGroup& group = *creation.mutable_actor()->add_groups();
     group.set_name("io");
     group.set_max_concurrency(10);
@@ -68,20 +67,6 @@ SCENARIO("a call that waits for its arguments holds back the later ones of its g
   test.loop.EndWait(absl::OkStatus());
   CHECK(!test.loop.any_waits());
   CHECK(test.Collect() == std::vector<std::string>{"waits", "later"});
-}
-
-SCENARIO("out of order the later ones of its group go on") {
-  LoopTest test(/*out_of_order=*/true);
-  const StoreArgument argument = CoreNode::Elsewhere(1, 5);
-  test.Push({argument}, "waits");
-  test.Push({}, "later");
-  CHECK(test.Collect() == std::vector<std::string>{"later"});
-  CHECK(test.waits);
-  CHECK(!test.loop.Look());
-  test.node.Bring(argument.id, "bytes");
-  REQUIRE(test.loop.Look());
-  test.loop.EndWait(absl::OkStatus());
-  CHECK(test.Collect() == std::vector<std::string>{"waits"});
 }
 
 SCENARIO("of several groups each waits by itself") {

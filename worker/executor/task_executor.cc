@@ -201,7 +201,6 @@ void TaskExecutor::BecomeActor(const proto::TaskTemplate& creation) {
   const proto::ActorOptions& options = creation.actor();
   is_actor_ = true;
   is_async_ = options.is_async();
-  out_of_order_ = options.out_of_order();
   default_group().limit = options.max_concurrency() != 0 ? options.max_concurrency()
                           : is_async_                    ? kAsyncConcurrency
                                                          : 1;

@@ -90,8 +90,6 @@ class TaskExecutor {
   bool TakeGroupsChanged() { return std::exchange(groups_changed_, false); }
   bool is_actor() const { return is_actor_; }
   bool is_async() const { return is_async_; }
-  // Calls of a caller start in their order: one that waits for its arguments holds up the others.
-  bool keeps_order() const { return !out_of_order_; }
   ActorId actor_id() const { return actor_id_; }
   // To be asked by who takes a call with arguments in the store, before they are pinned;
   // FinishEnded ends what they hold.
@@ -157,7 +155,7 @@ class TaskExecutor {
   // Pushes of a lease that has not begun here.
   std::deque<std::pair<ProcessId, std::string>> early_;
   std::deque<std::shared_ptr<CallExecution>> before_construction_;
-  bool is_actor_ = false, is_async_ = false, out_of_order_ = false, constructed_ = false;
+  bool is_actor_ = false, is_async_ = false, constructed_ = false;
   ActorId actor_id_;
   Nanos may_begin_until_ = kForever;  // Of detached actors: kActorLease.
   bool blocked_ = false;

@@ -205,7 +205,8 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
   }
   switch (answer.state()) {
     case State::ALIVE: {
-      if (client.state == State::ALIVE && client.incarnation == answer.incarnation()) return;
+      if (client.state == State::ALIVE && client.incarnation == answer.incarnation())
+        return Pump(client);  // It may have become one that executes out of order.
       const ProcessId process = ProcessId::Unpack(answer.process());
       if (client.peer != nullptr) by_process_.erase(client.peer->process);
       // A new incarnation: what went to the old one and was not answered is decided now.

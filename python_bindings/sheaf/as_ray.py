@@ -82,7 +82,7 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
     """Answers for `ray` and what is below it, and for the distribution of that name. Both names of
     a submodule give the same module object."""
 
-    _LIBRARIES = frozenset(["dag", "llm", "rllib", "serve", "tune", "workflow"])
+    _LIBRARIES = frozenset(["dag", "llm", "rllib", "serve", "workflow"])
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None

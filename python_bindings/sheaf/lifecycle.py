@@ -42,7 +42,10 @@ _IGNORED = {
 }
 CLUSTER_VARIABLE = "SHEAF_CLUSTER"  # The head of a Cluster, for init("auto") beside it.
 _LONGEST_FLAG = 100_000  # Bytes: the kernel takes no argument of a program of more than 128 KiB.
-_PRELOADED = ("numpy",)  # What workers import ahead of their forks, if the driver has it.
+_PRELOADED = {  # What workers import ahead of their forks, if the driver has that on the left.
+    "numpy": "numpy",
+    "sheaf.tune": "sheaf.tune.trainable.actor",
+}
 _context: Context | None = None
 _entries: dict[str, str] = {}  # Of the environment that init was given.
 
@@ -322,7 +325,7 @@ def worker_command(logging_config: Any = None) -> list[str]:
     start = {
         "path": [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path],
         "argv": [sys.argv[0] if sys.argv else ""],
-        "preload": [name for name in _PRELOADED if name in sys.modules],
+        "preload": [one for name, one in _PRELOADED.items() if name in sys.modules],
         "as_ray": "sheaf.as_ray" in sys.modules,
         "logging": logging_config and logging_config.to_dict(),
         "cpp_library": getattr(sys.modules.get("sheaf.cross_language"), "_library", ""),

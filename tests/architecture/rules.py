@@ -72,7 +72,9 @@ PYTHON_FOLDERS = {
     "cloudpickle": "",
     "experimental": "_core _internal . util",
     "util": "_core _internal .",
-    "train": ". util",  # As a library of a user's own would: no _core, no _internal.
+    "air": ".",  # What the libraries below have in common.
+    "train": ". air util",  # As a library of a user's own would: no _core, no _internal.
+    "tune": ". air cloudpickle util",  # No library imports another.
 }
 PYTHON_FOLDERS = {folder: set(names.split()) for folder, names in PYTHON_FOLDERS.items()}
 USES_EVERYTHING = {"tests", "benchmarks"}  # And nothing uses them.

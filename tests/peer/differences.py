@@ -277,4 +277,13 @@ KNOWN: dict[str, Difference] = {
             "raises RayStateApiException <>",
         ],
     ),
+    "tune_experiments.bad_arguments_of_tuner": Difference(
+        "What does not fit is refused where it is given, a value of a wrong type by a TypeError.",
+        [
+            "raises ValueError <ValueError>",
+            "raises ValueError <ValueError>",
+            "raises TypeError <TypeError>",
+            "raises TypeError <TypeError>",
+        ],
+    ),
 }

@@ -27,4 +27,4 @@ METHOD_OPTIONS = """
 PLACING = "placement_group placement_group_bundle_index placement_group_capture_child_tasks"
 
 # Libraries beside Ray Core and Ray Train.
-LIBRARIES = ["data", "tune", "serve", "rllib", "llm", "dag", "workflow"]
+LIBRARIES = ["data", "serve", "rllib", "llm", "dag", "workflow"]

@@ -18,6 +18,8 @@ import sheaf.util
 MODULES = [
     "sheaf",
     "sheaf.actor",
+    "sheaf.air",
+    "sheaf.air.session",
     "sheaf.remote_function",
     "sheaf.cluster_utils",
     "sheaf.cross_language",
@@ -29,6 +31,16 @@ MODULES = [
     "sheaf.train",
     "sheaf.train.collective",
     "sheaf.train.torch",
+    "sheaf.tune",
+    "sheaf.tune.integration.ray_train",
+    "sheaf.tune.logger",
+    "sheaf.tune.logger.mlflow",
+    "sheaf.tune.schedulers",
+    "sheaf.tune.search",
+    "sheaf.tune.search.sample",
+    "sheaf.tune.search.space_conversion",
+    "sheaf.tune.search.variant_generator",
+    "sheaf.tune.stopper",
     "sheaf.types",
     "sheaf.util",
     "sheaf.util.collective.gradients",
@@ -94,7 +106,7 @@ def section(doc, title):
 
 
 def missing_arguments(doc, target):
-    described = set(re.findall(r"^    (\w+): ", section(doc, "Args"), re.M))
+    described = set(re.findall(r"^    \*{0,2}(\w+): ", section(doc, "Args"), re.M))
     return [name for name in parameters_of(target) if name not in described]
 
 

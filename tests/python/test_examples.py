@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from conftest import WAIT_S
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
@@ -58,3 +59,10 @@ def test_accumulated_and_clipped_gradients_give_the_weights_of_one_process():
     assert (
         float(said.group(1)) > 0.8 and 0 < int(said.group(2)) < 60 and float(said.group(3)) < 1e-9
     ), said.group(0)
+
+
+@pytest.mark.parametrize(("way", "trials"), [("asha", 12), ("population", 4)])
+def test_a_search_finds_a_good_learning_rate(way, trials):
+    said = re.search(r"(\d+) trials, (\d+) epochs; .*: (\S+)%", run("tune_digits.py", way))
+    assert int(said.group(1)) == trials and float(said.group(3)) > 80, said.group(0)
+    assert way != "asha" or int(said.group(2)) < 12 * 27  # Bad trials have ended early.

@@ -31,6 +31,7 @@ PARTS = {
         "docs/guide/placement.md",
         "docs/guide/failures.md",
         "docs/guide/training.md",
+        "docs/guide/tune.md",
         "docs/guide/cpp.md",
     ],
     "Reference": [

@@ -19,16 +19,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from sheaf.train.backend import BackendConfig
-from sheaf.train.callbacks import (
+from sheaf.air.callbacks import (
     JsonLinesCallback,
     MLflowCallback,
     RunContext,
     TensorBoardCallback,
     UserCallback,
 )
-from sheaf.train.checkpoint import Checkpoint
-from sheaf.train.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.air.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from sheaf.air.result import Event, Result
+from sheaf.train.backend import BackendConfig
 from sheaf.train.context import (
     TrainContext,
     get_all_reported_checkpoints,
@@ -38,7 +39,6 @@ from sheaf.train.context import (
     report,
 )
 from sheaf.train.errors import TrainingFailedError
-from sheaf.train.result import Event, Result
 from sheaf.train.trainer import DataParallelTrainer
 
 __all__ = [

@@ -7,7 +7,7 @@ import array
 import pickle
 from typing import TypeVar
 
-from sheaf.train.context import current
+from sheaf.train.context import get_context
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ def barrier() -> None:
         CollectiveError: a worker is lost, or late.
         RuntimeError: it is called outside of a training loop.
     """
-    current().group().barrier()
+    get_context().group.barrier()
 
 
 def broadcast_from_rank_zero(data: T) -> T:
@@ -35,7 +35,7 @@ def broadcast_from_rank_zero(data: T) -> T:
         CollectiveError: a worker is lost, or late.
         RuntimeError: it is called outside of a training loop.
     """
-    group = current().group()
+    group = get_context().group
     payload = bytearray(pickle.dumps(data) if group.rank == 0 else b"")
     size = array.array("q", [len(payload)])
     group.broadcast(size)

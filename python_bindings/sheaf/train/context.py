@@ -3,7 +3,7 @@
 part of the data, its reports.
 
 One loop runs in a worker at a time; all functions may be called from any thread of it. Outside of
-one they raise RuntimeError.
+one, and of a trial of sheaf.tune, they raise RuntimeError.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from sheaf.train import datasets, storage
-from sheaf.train.checkpoint import Checkpoint
+from sheaf.air import session, storage
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.train import datasets
 from sheaf.train.errors import LoopStopped
 
 if TYPE_CHECKING:
@@ -134,6 +135,19 @@ class Session:
                 self._group = Group(self.start.world_size, self.start.rank, self.start.group)
             return self._group
 
+    def context(self) -> TrainContext:
+        """See get_context."""
+        return TrainContext(self)
+
+    def dataset_shard(self, name: str) -> Any:
+        """See get_dataset_shard."""
+        start = self.start
+        if name not in start.datasets:
+            raise KeyError(
+                f"there is no dataset {name!r}; the trainer got {sorted(start.datasets) or 'none'}"
+            )
+        return datasets.shard(start.datasets[name], start.rank, start.world_size)
+
     # The driver's side.
 
     def take(self, timeout_s: float) -> tuple[list[Report], bool]:
@@ -186,24 +200,6 @@ class Session:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-
-
-_session: Session | None = None
-
-
-def set_session(session: Session | None) -> None:
-    """In a worker, when a loop begins or ends."""
-    global _session
-    _session = session
-
-
-def current() -> Session:
-    """The session of the running loop. RuntimeError: none runs here."""
-    if _session is None:
-        raise RuntimeError(
-            "this is for training loops: call it inside the train_loop_per_worker of a trainer"
-        )
-    return _session
 
 
 class TrainContext:
@@ -289,7 +285,8 @@ def get_context() -> TrainContext:
     Raises:
         RuntimeError: it is called outside of a training loop.
     """
-    return TrainContext(current())
+    context: TrainContext = session.current().context()
+    return context
 
 
 def get_checkpoint() -> Checkpoint | None:
@@ -298,7 +295,7 @@ def get_checkpoint() -> Checkpoint | None:
     Raises:
         RuntimeError: it is called outside of a training loop.
     """
-    return current().checkpoint
+    return session.current().checkpoint
 
 
 def get_all_reported_checkpoints() -> list[tuple[Checkpoint, dict[str, Any]]]:
@@ -308,7 +305,7 @@ def get_all_reported_checkpoints() -> list[tuple[Checkpoint, dict[str, Any]]]:
     Raises:
         RuntimeError: it is called outside of a training loop.
     """
-    return list(current().checkpoints)
+    return list(getattr(session.current(), "checkpoints", ()))
 
 
 def get_dataset_shard(dataset_name: str = "train") -> Any:
@@ -325,13 +322,7 @@ def get_dataset_shard(dataset_name: str = "train") -> Any:
         KeyError: there is no such dataset.
         RuntimeError: it is called outside of a training loop.
     """
-    start = current().start
-    if dataset_name not in start.datasets:
-        raise KeyError(
-            f"there is no dataset {dataset_name!r}; the trainer got "
-            f"{sorted(start.datasets) or 'none'}"
-        )
-    return datasets.shard(start.datasets[dataset_name], start.rank, start.world_size)
+    return session.current().dataset_shard(dataset_name)
 
 
 def report(
@@ -374,7 +365,7 @@ def report(
             f"checkpoint_dir_name={checkpoint_dir_name!r}: want the name of a "
             "folder, not beginning with '.'"
         )
-    current().report(
+    session.current().report(
         {name: _plain(value) for name, value in metrics.items()},
         checkpoint,
         checkpoint_dir_name,

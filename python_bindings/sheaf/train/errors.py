@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sheaf.exceptions import RayError
 
 if TYPE_CHECKING:
-    from sheaf.train.result import Result
+    from sheaf.air.result import Result
 
 
 class TrainingFailedError(RayError):

@@ -16,15 +16,15 @@ from collections.abc import Callable
 from typing import Any
 
 import sheaf
+from sheaf.air.callbacks import RunContext
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.air.config import RunConfig, ScalingConfig
+from sheaf.air.result import Event, Result
 from sheaf.exceptions import RayError, RayTaskError
 from sheaf.train.backend import BackendConfig
-from sheaf.train.callbacks import RunContext
-from sheaf.train.checkpoint import Checkpoint
-from sheaf.train.config import RunConfig, ScalingConfig
 from sheaf.train.context import Report, Start, Storage
 from sheaf.train.errors import TrainingFailedError
 from sheaf.train.progress_line import ProgressLine
-from sheaf.train.result import Event, Result
 from sheaf.train.run_files import RunFiles
 from sheaf.train.worker_group import Worker, WorkerGroup
 from sheaf.util.collective import CollectiveError

@@ -17,10 +17,10 @@ import json
 import os
 from typing import Any
 
-from sheaf.train import storage
-from sheaf.train.callbacks import encode
-from sheaf.train.checkpoint import Checkpoint
-from sheaf.train.config import CheckpointConfig
+from sheaf.air import storage
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.air.config import CheckpointConfig
+from sheaf.air.rows import encode
 
 _HISTORY = "metrics.jsonl"
 

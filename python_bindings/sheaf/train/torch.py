@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import sheaf
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.air.config import RunConfig, ScalingConfig
 from sheaf.train.backend import BackendConfig
-from sheaf.train.checkpoint import Checkpoint
-from sheaf.train.config import RunConfig, ScalingConfig
 from sheaf.train.context import TrainContext, get_context
 from sheaf.train.trainer import DataParallelTrainer
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import inspect
 import time
 import uuid
@@ -10,12 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import sheaf
+from sheaf.air import storage
+from sheaf.air.callbacks import RunContext, UserCallback
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.air.config import RunConfig, ScalingConfig
+from sheaf.air.result import Result
 from sheaf.train import datasets as data
-from sheaf.train import storage
 from sheaf.train.backend import BackendConfig
-from sheaf.train.checkpoint import Checkpoint
-from sheaf.train.config import RunConfig, ScalingConfig
-from sheaf.train.result import Result
 from sheaf.train.run import Plan, Run
 
 _HOME = "~/sheaf_results"
@@ -64,6 +67,9 @@ class DataParallelTrainer:
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"{name}={value!r}: want a {kind.__name__}")
         self._run_config = run_config or RunConfig()
+        for callback in self._run_config.callbacks:
+            if not isinstance(callback, UserCallback):
+                raise TypeError(f"callbacks: {callback!r} is no sheaf.train.UserCallback")
         self._plan = Plan(
             loop=train_loop_per_worker,
             config=_argument(train_loop_per_worker, train_loop_config),
@@ -74,6 +80,40 @@ class DataParallelTrainer:
             metadata=dict(metadata or {}),
             resume_from=resume_from_checkpoint,
         )
+
+    def _with_config(
+        self,
+        config: dict[str, Any],
+        folder: str,
+        checkpoint: Checkpoint | None,
+        told: Callable[[dict[str, Any], Checkpoint | None], None],
+    ) -> DataParallelTrainer:
+        """For trials of sheaf.tune: the same trainer with this configuration, its run in the
+        trial's folder. told: is called with each report."""
+        plan = self._plan
+        loop_config = {**(plan.config or {}), **config.get("train_loop_config", {})}
+        made = copy.copy(self)
+        made._run_config = dataclasses.replace(
+            self._run_config,
+            name="training",
+            storage_path=folder,
+            callbacks=(*self._run_config.callbacks, _Forwarding(told)),
+            progress=False,
+        )
+        made._plan = dataclasses.replace(
+            plan,
+            config=_argument(plan.loop, loop_config or None),
+            scaling=config.get("scaling_config", plan.scaling),
+            datasets={**plan.datasets, **data.check(config.get("datasets"))},
+            run=made._run_config,
+            resume_from=checkpoint or plan.resume_from,
+        )
+        return made
+
+    def _bundles(self) -> tuple[list[dict[str, float]], str]:
+        """What its workers hold, and how they are placed."""
+        scaling = self._plan.scaling
+        return [scaling.bundle] * scaling.bounds[0], scaling.placement_strategy
 
     def fit(self) -> Result:
         """Trains. A run of the same RunConfig.name goes on from its newest checkpoint.
@@ -95,6 +135,18 @@ class DataParallelTrainer:
         filesystem, root = storage.resolve(run.storage_path or _HOME, run.storage_filesystem)
         name = run.name or f"train-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         return Run(self._plan, name, filesystem, f"{root}/{name}").go()
+
+
+class _Forwarding(UserCallback):
+    """Tells of each report."""
+
+    def __init__(self, told: Callable[[dict[str, Any], Checkpoint | None], None]):
+        self._told = told
+
+    def after_report(
+        self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
+    ) -> None:
+        self._told(metrics[0], checkpoint)
 
 
 def _argument(loop: Any, config: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import sheaf
+from sheaf.air import session as air_session
 from sheaf.train import context
 from sheaf.train.backend import BackendConfig
 from sheaf.train.errors import LoopStopped
@@ -50,7 +51,7 @@ class TrainWorker:
         with self._lock:
             self._session = session
             self._backend = backend
-        context.set_session(session)
+        air_session.set_session(session)
 
     def run(self, loop: Callable[..., Any], config: dict[str, Any] | None, prepared: None) -> bool:
         """Runs the loop to its end. False: it was stopped. Raises what the loop raises. `prepared`:

@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 import sheaf
+from sheaf.air.config import RunConfig, ScalingConfig
 from sheaf.exceptions import RayError
-from sheaf.train.config import RunConfig, ScalingConfig
 from sheaf.train.errors import TrainingFailedError
 from sheaf.train.worker import CONTROL, CONTROL_THREADS, TrainWorker
 from sheaf.util.placement_group import PlacementGroup, placement_group, remove_placement_group

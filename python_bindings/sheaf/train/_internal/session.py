@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sheaf.air import session
+
 
 def get_session() -> Any:
     """Returns the context of this worker of a trainer, or None elsewhere."""
-    from sheaf.train import context
-
-    try:
-        return context.get_context()
-    except RuntimeError:
-        return None
+    found = session.find()
+    return found.context() if found is not None else None

@@ -8,9 +8,7 @@ there.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 from typing import Any
 
 MARKER = ".sheaf_checkpoint.json"  # In each complete checkpoint: its number, its metrics.
@@ -51,6 +49,8 @@ class LocalFiles:
 
     def upload(self, local: str, path: str) -> None:
         """Copies what is in the local folder into `path`; durable on return."""
+        import shutil  # It takes as long as a short trial.
+
         shutil.copytree(local, path, dirs_exist_ok=True)
         for folder, _, names in os.walk(path):
             for name in names:
@@ -59,6 +59,8 @@ class LocalFiles:
             _sync_folder(folder)
 
     def download(self, path: str, local: str) -> None:
+        import shutil
+
         shutil.copytree(path, local, dirs_exist_ok=True)
 
     def publish(self, temporary: str, path: str) -> None:
@@ -67,6 +69,8 @@ class LocalFiles:
 
     def remove(self, path: str) -> None:
         """Removes a folder so that nobody ever sees a part of it under its name."""
+        import shutil
+
         folder, name = os.path.split(path)
         going = (
             path if name.startswith(".") else os.path.join(folder, f".going-{name}-{os.getpid()}")
@@ -252,6 +256,8 @@ def resolve(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, 
         return None, os.path.abspath(os.path.expanduser(text))
     if text.startswith("file://"):
         return None, text[len("file://") :]
+    import importlib.util
+
     if importlib.util.find_spec("fsspec") is not None:
         import fsspec
 

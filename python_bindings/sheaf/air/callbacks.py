@@ -8,12 +8,12 @@ A callback that raises ends the run with its exception.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from typing import Any
 
-from sheaf.train.checkpoint import Checkpoint
-from sheaf.train.result import Result
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.air.result import Result
+from sheaf.air.rows import encode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,13 +80,6 @@ class UserCallback:
             run_context: the run.
             result: what was reached; its `error` says how it ended.
         """
-
-
-def encode(row: dict[str, Any]) -> str:
-    """One line of JSON; what JSON does not know as text, arrays as lists."""
-    return json.dumps(
-        row, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value)
-    )
 
 
 class JsonLinesCallback(UserCallback):

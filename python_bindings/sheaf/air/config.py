@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What a training run is told: how many workers, where its results go, which checkpoints stay, how
-often it may fail.
+"""What a run of sheaf.train or sheaf.tune is told: how many workers, where its results go, which
+checkpoints stay, how often it may fail.
 
 All classes check their values when they are made: ValueError or TypeError with the value and what
 is wanted.
@@ -12,8 +12,6 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
-
-from sheaf.train.callbacks import UserCallback
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
@@ -127,6 +125,8 @@ class CheckpointConfig:
         num_to_keep: how many, the best by the metric, or the newest; None: all.
         checkpoint_score_attribute: the metric; None: there is none.
         checkpoint_score_order: "max" or "min" is best.
+        checkpoint_frequency: a Trainable of sheaf.tune saves each so many steps; 0: never.
+        checkpoint_at_end: whether a Trainable of sheaf.tune saves when it ends; None: no.
 
     Raises:
         ValueError: a value does not fit.
@@ -135,6 +135,8 @@ class CheckpointConfig:
     num_to_keep: int | None = None
     checkpoint_score_attribute: str | None = None
     checkpoint_score_order: str = "max"
+    checkpoint_frequency: int = 0
+    checkpoint_at_end: bool | None = None
 
     def __post_init__(self) -> None:
         if self.num_to_keep is not None and not _is_count(self.num_to_keep, 1):
@@ -145,14 +147,22 @@ class CheckpointConfig:
             raise ValueError(
                 f"checkpoint_score_order={self.checkpoint_score_order!r}: want 'max' or 'min'"
             )
+        self.checkpoint_frequency = self.checkpoint_frequency or 0
+        if not _is_count(self.checkpoint_frequency, 0):
+            raise ValueError(
+                f"checkpoint_frequency={self.checkpoint_frequency!r}: want a number from 0"
+            )
 
 
 @dataclasses.dataclass
 class FailureConfig:
-    """How often a training run may fail.
+    """How often a run may fail.
 
     Args:
-        max_failures: how often the group may be formed anew after a failure; -1: no bound.
+        max_failures: how often a group of workers may be formed anew, or a trial begin again, after
+            a failure; -1: no bound.
+        fail_fast: of sheaf.tune: whether the first trial that fails ends the experiment; "raise":
+            and fit() raises what the trial did.
         silence_timeout_s: a worker that does not answer for so many seconds counts as dead, and is
             ended.
 
@@ -161,12 +171,20 @@ class FailureConfig:
     """
 
     max_failures: int = 0
+    fail_fast: bool | str = False
     silence_timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
         if not _is_count(self.max_failures, -1):
             raise ValueError(
                 f"max_failures={self.max_failures!r}: want a number from 0, or -1 for no bound"
+            )
+        if self.fail_fast not in (True, False, "raise"):
+            raise ValueError(f"fail_fast={self.fail_fast!r}: want True, False or 'raise'")
+        if self.fail_fast and self.max_failures != 0:
+            raise ValueError(
+                f"fail_fast={self.fail_fast!r} and max_failures={self.max_failures}: "
+                "one that fails fast is not tried again; leave one of them out"
             )
         if not self.silence_timeout_s > 0:
             raise ValueError(
@@ -186,7 +204,17 @@ class RunConfig:
         storage_filesystem: one of pyarrow's or fsspec's, with `storage_path` inside it.
         failure_config: how often it may fail; None: never.
         checkpoint_config: which checkpoints stay; None: all.
-        callbacks: what is done beside training, in the driver's process.
+        sync_config: of sheaf.tune: a SyncConfig; files are written where they belong, so that it
+            changes nothing.
+        verbose: of sheaf.tune: 0 shows nothing, 1 a table of trials, 2 and 3 their results as well;
+            None: 1.
+        stop: of sheaf.tune: a dict from metrics to the values at which a trial ends, a function of
+            (trial_id, result) that says whether it does, or a Stopper.
+        callbacks: what is done beside the run, in the driver's process: UserCallbacks of
+            sheaf.train, or Callbacks of sheaf.tune.
+        progress_reporter: of sheaf.tune: a ProgressReporter; None: one that fits the terminal.
+        log_to_file: of sheaf.tune: whether what a trial prints goes into files `stdout` and
+            `stderr` of its folder, the name of one file for both, or two names.
         worker_runtime_env: of the workers, as sheaf.init takes one.
         total_reports: how often a worker will report, for the time left; None: it is not known.
         progress: whether stderr shows how it goes: one line in its place on a terminal, else a line
@@ -202,7 +230,12 @@ class RunConfig:
     storage_filesystem: Any = None
     failure_config: FailureConfig = dataclasses.field(default_factory=FailureConfig)
     checkpoint_config: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
-    callbacks: Sequence[UserCallback] = ()
+    sync_config: Any = None
+    verbose: Any = None
+    stop: Any = None
+    callbacks: Sequence[Any] = ()
+    progress_reporter: Any = None
+    log_to_file: bool | str | tuple[str, str] = False
     worker_runtime_env: dict[str, Any] | None = None
     total_reports: int | None = None
     progress: bool = True
@@ -225,7 +258,10 @@ class RunConfig:
                 raise TypeError(f"{name}={getattr(self, name)!r}: want a {kind.__name__}")
         self.callbacks = tuple(self.callbacks or ())
         for callback in self.callbacks:
-            if not isinstance(callback, UserCallback):
-                raise TypeError(f"callbacks: {callback!r} is no sheaf.train.UserCallback")
+            if not hasattr(callback, "after_report") and not hasattr(callback, "on_trial_result"):
+                raise TypeError(
+                    f"callbacks: {callback!r} is no sheaf.train.UserCallback, and no "
+                    "sheaf.tune.Callback"
+                )
         if self.total_reports is not None and not _is_count(self.total_reports, 1):
             raise ValueError(f"total_reports={self.total_reports!r}: want a number from 1, or None")

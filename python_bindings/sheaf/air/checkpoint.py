@@ -6,12 +6,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from sheaf.train import storage
+from sheaf.air import storage
 
 _METADATA = ".metadata.json"
 
@@ -63,6 +61,8 @@ class Checkpoint:
         Raises:
             OSError: a file cannot be read or written.
         """
+        import tempfile  # It takes as long as a short trial.
+
         target = tempfile.mkdtemp(prefix="sheaf-checkpoint-") if path is None else os.fspath(path)
         os.makedirs(target, exist_ok=True)
         self._files.download(self.path, target)
@@ -84,6 +84,8 @@ class Checkpoint:
         if self.filesystem is None:
             yield self.path
             return
+        import shutil
+
         copy = self.to_directory()
         try:
             yield copy

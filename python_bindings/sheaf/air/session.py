@@ -1,0 +1,149 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What a function that runs in a trial of sheaf.tune, or in a worker of sheaf.train, says and asks,
+whichever of the two it is. Outside of both all functions raise RuntimeError."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from sheaf.air.checkpoint import Checkpoint
+
+
+class _Session(Protocol):
+    """What runs here: each library has its own."""
+
+    def report(
+        self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, delete: bool
+    ) -> None:
+        """Reports a step; `name`: of the folder of its checkpoint; `delete`: the local folder goes
+        when it is copied."""
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """What to go on from."""
+
+    def context(self) -> Any:
+        """What get_context of the library gives."""
+
+    def dataset_shard(self, name: str) -> Any:
+        """The part of a dataset that belongs here."""
+
+
+_session: _Session | None = None  # Of this process, of all its threads.
+
+
+def set_session(session: _Session | None) -> None:
+    """Called when what runs in this process begins, or ends.
+
+    Args:
+        session: its session; None: it ends.
+    """
+    global _session
+    _session = session
+
+
+def find() -> _Session | None:
+    """Returns the session of what runs here, or None."""
+    return _session
+
+
+def current() -> _Session:
+    """Returns the session of what runs here.
+
+    Raises:
+        RuntimeError: nothing does.
+    """
+    if _session is None:
+        raise RuntimeError(
+            "this is for what runs in a trial of sheaf.tune or a worker of sheaf.train: call it "
+            "inside the train_loop_per_worker of a trainer, or the function of a Tuner"
+        )
+    return _session
+
+
+def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
+    """Reports a step.
+
+    Args:
+        metrics: values by name.
+        checkpoint: of this step, a local folder.
+
+    Raises:
+        RuntimeError: it is called outside of a trial or training loop.
+    """
+    current().report(metrics, checkpoint, None, False)
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """Returns the checkpoint to go on from; None: begin from the start.
+
+    Raises:
+        RuntimeError: it is called outside of a trial or training loop.
+    """
+    return current().checkpoint
+
+
+def get_dataset_shard(dataset_name: str = "train") -> Any:
+    """Gives the part of a dataset that belongs here.
+
+    Args:
+        dataset_name: its name among the trainer's datasets.
+
+    Returns:
+        The part: see sheaf.train.get_dataset_shard.
+
+    Raises:
+        KeyError: there is no such dataset.
+        RuntimeError: it is called outside of a training loop.
+    """
+    return current().dataset_shard(dataset_name)
+
+
+def get_experiment_name() -> str:
+    """Returns the name of the experiment, or of the run."""
+    return str(current().context().get_experiment_name())
+
+
+def get_trial_name() -> str:
+    """Returns the name of the trial."""
+    return str(current().context().get_trial_name())
+
+
+def get_trial_id() -> str:
+    """Returns the id of the trial."""
+    return str(current().context().get_trial_id())
+
+
+def get_trial_resources() -> Any:
+    """Returns the PlacementGroupFactory of the trial."""
+    return current().context().get_trial_resources()
+
+
+def get_trial_dir() -> str:
+    """Returns the path of the trial's folder."""
+    return str(current().context().get_trial_dir())
+
+
+def get_world_size() -> int:
+    """Returns how many workers there are: 1 in a trial."""
+    return int(current().context().get_world_size())
+
+
+def get_world_rank() -> int:
+    """Returns which of them this is: 0 in a trial."""
+    return int(current().context().get_world_rank())
+
+
+def get_local_rank() -> int:
+    """Returns which of those on this node this is: 0 in a trial."""
+    return int(current().context().get_local_rank())
+
+
+def get_local_world_size() -> int:
+    """Returns how many workers are on this node: 1 in a trial."""
+    return int(current().context().get_local_world_size())
+
+
+def get_node_rank() -> int:
+    """Returns which of the group's nodes this is: 0 in a trial."""
+    return int(current().context().get_node_rank())

@@ -1,0 +1,54 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What the controller knows of the trials that run, and of the experiment."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from sheaf.air.checkpoint import Checkpoint
+from sheaf.tune.experiment.kept_checkpoints import Kept
+
+
+class SaveHandle:
+    """A checkpoint that a trial was asked for. `checkpoint`: None until it is there, for ever when
+    the trial has none (`settled`)."""
+
+    def __init__(self, kept: Kept | None = None, settled: bool = False):
+        self.kept = kept
+        self.settled = settled or kept is not None
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The checkpoint, or None."""
+        return self.kept.checkpoint if self.kept else None
+
+
+class Phase(enum.Enum):
+    """What a trial that has a process, or waits for one, does."""
+
+    RUNNING = "its next results are awaited"
+    DECIDING = "its results are looked at"
+    SAVING = "it saves"
+    ENDING = "its process ends"
+
+
+@dataclasses.dataclass
+class Activity:
+    """A trial that holds resources. after: the decision that waits for the end of its saving."""
+
+    phase: Phase
+    resources: dict[str, float]
+    after: str | None = None
+
+
+@dataclasses.dataclass
+class Settings:
+    """Of an experiment. `capacity`: what all nodes have, by resource."""
+
+    metric: str | None = None
+    fail_fast: bool | str = False
+    max_concurrent: int = 0
+    checkpoint_at_end: bool = False
+    saves_on_demand: bool = False  # The trainable is a class.
+    capacity: dict[str, float] = dataclasses.field(default_factory=dict)

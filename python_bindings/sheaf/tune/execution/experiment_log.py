@@ -1,0 +1,204 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What an experiment needs to be taken up again, in its folder:
+
+experiment.journal       what it was told, then what has become of its trials (journal.py)
+searcher-state-N.pkl     by the searcher's own save(), now and then; the journal says which one
+                         counts, and has what came since
+scheduler-state.pkl      by the scheduler's own save(), now and then
+NAME_.../error.txt       what a trial has raised
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import time
+from typing import Any
+
+from sheaf.air import storage
+from sheaf.tune.execution.controller import Controller
+from sheaf.tune.execution.journal import Journal, read_records
+from sheaf.tune.execution.trial_records import pack, record_of
+from sheaf.tune.execution.trial_source import SearcherSource, TrialSource
+from sheaf.tune.experiment.trial import Trial
+from sheaf.tune.result import EXPR_ERROR_FILE, EXPR_ERROR_PICKLE_FILE
+
+JOURNAL = "experiment.journal"
+_SEARCHER, _SCHEDULER = "searcher-state-{}.pkl", "scheduler-state.pkl"
+_EACH_S = 0.2  # How often trials that go on are written.
+_SHARE = 20  # States are saved when so many times as long as the last saving took has passed.
+
+
+class _State:
+    """The state of a searcher or scheduler, saved by itself into a file."""
+
+    def __init__(self, path: str, target: Any):
+        self._path, self._target = path, target
+        self._took, self._at = 0.0, -1e9
+        self.possible = True
+
+    def due(self) -> bool:
+        return self.possible and time.monotonic() - self._at >= max(_EACH_S, _SHARE * self._took)
+
+    def save(self, number: int = 0) -> bool:
+        """Whether it could be. number: a part of the file's name."""
+        began = time.monotonic()
+        path = self._path.format(number)
+        draft = f"{path}.tmp"
+        try:
+            self._target.save(draft)
+        except NotImplementedError:
+            self.possible = False
+        if not os.path.exists(draft):  # Ray's base class writes nothing.
+            self.possible = False
+            return False
+        os.replace(draft, path)
+        self._at = time.monotonic()
+        self._took = self._at - began
+        return True
+
+
+class ExperimentLog:
+    """Of an experiment in the local folder `path`. settings: what it was told, for a restore; can
+    be pickled. OSError: the disk fails, or is full; what is there can be restored."""
+
+    def __init__(
+        self, path: str, settings: dict[str, Any], source: TrialSource, scheduler: Any, errors: Any
+    ):
+        self._path, self._settings, self._source = path, pack(settings), source
+        self._errors = errors  # The storage of the trials' folders.
+        self._trials: dict[str, Any] = {}  # The newest record of each.
+        self._written = -1e9
+        self._events: list[Any] = []  # Of the searcher, since its state was saved.
+        self._saved_events = 0  # How many there were before these.
+        self._searcher = (
+            _State(os.path.join(path, _SEARCHER), source.search_alg)
+            if isinstance(source, SearcherSource)
+            else None
+        )
+        self._scheduler = _State(os.path.join(path, _SCHEDULER), scheduler)
+        fresh = not os.path.exists(os.path.join(path, JOURNAL))
+        self._journal = Journal(os.path.join(path, JOURNAL), self._snapshot)
+        if fresh:
+            self._journal.write({"settings": self._settings}, sync=True)
+
+    def keep(self, trials: list[Trial]) -> None:
+        """Those of an experiment that is taken up again: one record has all of it."""
+        self._trials = {trial.trial_id: record_of(trial) for trial in trials}
+        if self._searcher is not None:
+            self._save_searcher()
+        self._journal.write(self._snapshot(), sync=True)
+
+    def write(self, controller: Controller, sync: bool = False, last: bool = False) -> None:
+        """Writes what the journal has not: at once where a trial has ended, has saved, or was made,
+        else now and then."""
+        now = time.monotonic()
+        dirty = controller.dirty
+        urgent = sync or last or any(map(self._is_urgent, dirty.values()))
+        if dirty and (urgent or now - self._written >= _EACH_S):
+            record: dict[str, Any] = {"trials": [record_of(trial) for trial in dirty.values()]}
+            record["source"] = pack(self._source.get_state())
+            if isinstance(self._source, SearcherSource) and self._source.events:
+                record["events"] = pack(self._source.events)
+                self._events += self._source.events
+                self._source.events = []
+            for one in record["trials"]:
+                self._trials[one["id"]] = one
+            self._journal.write(record, sync)
+            dirty.clear()
+            self._written = now
+        if self._searcher is not None and self._events and (last or self._searcher.due()):
+            self._save_searcher()
+        if last or self._scheduler.due() and self._written == now:
+            if self._scheduler.possible:
+                self._scheduler.save()
+        if last:
+            self._journal.close()
+
+    def _is_urgent(self, trial: Trial) -> bool:
+        known = self._trials.get(trial.trial_id)
+        return (
+            known is None
+            or trial.is_finished()
+            or known["next_checkpoint"] != trial.kept.next_number
+        )
+
+    def write_error(self, trial: Trial) -> None:
+        """What the trial has raised, into its folder."""
+        files = storage.files_of(self._errors)
+        path = trial.local_path
+        assert path is not None and trial.error_text is not None
+        files.make_folder(path)
+        with contextlib.suppress(Exception):  # What cannot be pickled is there as text.
+            files.write(f"{path}/{EXPR_ERROR_PICKLE_FILE}", pickle.dumps(trial.error))
+        files.write(f"{path}/{EXPR_ERROR_FILE}", trial.error_text.encode())
+
+    def _save_searcher(self) -> None:
+        assert self._searcher is not None
+        before, count = self._saved_events, self._saved_events + len(self._events)
+        if self._searcher.save(count):
+            self._saved_events = count
+            self._events = []
+            self._journal.write({"searcher": count})
+            if before != count:
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(os.path.join(self._path, _SEARCHER.format(before)))
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {
+            "settings": self._settings,
+            "trials": list(self._trials.values()),
+            "source": pack(self._source.get_state()),
+            "searcher": self._saved_events,
+            "events": pack(self._events),
+        }
+
+
+class Found:
+    """What the journal of an experiment says. settings: see ExperimentLog; records of trials in the
+    order in which they were made. FileNotFoundError: there is none."""
+
+    def __init__(self, path: str):
+        self._path = path
+        try:
+            with open(os.path.join(path, JOURNAL), "rb") as file:
+                records, _ = read_records(file.read())
+        except FileNotFoundError:
+            records = []
+        if not records:
+            raise FileNotFoundError(f"{path!r} has no experiment: there is no {JOURNAL} in it")
+        self.settings: Any = None
+        self.trials: dict[str, dict[str, Any]] = {}
+        self.source: Any = None
+        self._events: list[Any] = []
+        self._first = 0  # The number of the first of these.
+        for record in records:
+            if "settings" in record and "trials" in record:
+                self.trials, self._events, self._first = {}, [], record["searcher"]
+            self.settings = record.get("settings", self.settings)
+            for trial in record.get("trials", ()):
+                self.trials[trial["id"]] = trial
+            self.source = record.get("source", self.source)
+            self._events += record.get("events", ())
+            if "searcher" in record:
+                del self._events[: record["searcher"] - self._first]
+                self._first = record["searcher"]
+
+    def restore_searcher(self, searcher: Any, unpack: Any) -> None:
+        """The searcher goes on where it was: from what it saved, and what it was asked and told
+        since."""
+        path = os.path.join(self._path, _SEARCHER.format(self._first))
+        if os.path.exists(path):
+            searcher.restore(path)
+        for event in unpack(self._events):
+            if event[0] == "suggest":
+                searcher.suggest(event[1])
+            else:
+                searcher.on_trial_complete(event[1], result=event[2], error=event[3])
+
+    def restore_scheduler(self, scheduler: Any) -> None:
+        """The scheduler goes on from what it saved."""
+        path = os.path.join(self._path, _SCHEDULER)
+        if os.path.exists(path):
+            scheduler.restore(path)

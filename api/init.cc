@@ -89,6 +89,7 @@ void PrintLines(const proto::LogLines& lines) {
     options.driver = false;
     options.worker_token = start.token;
     options.value_bytes = static_cast<uint64_t>(settings->value_bytes);
+    options.events = settings->events;
     options.handler = &handler;
     options.awaits_calls = true;  // They use the actor, which handler.Stop() destroys.
     options.interrupted = [] { return IsCancelled(); };
@@ -151,6 +152,7 @@ void InitDriver(int argc, char** argv, const InitOptions& options) {
   to.socket_path = SocketOf(node != nullptr ? node->session() : address, settings.base_directory);
   to.driver = true;
   to.value_bytes = static_cast<uint64_t>(settings.value_bytes);
+  to.events = settings.events;
   to.job.set_name_space(options.name_space);
   to.job.set_language(proto::JobStart::CPP);
   to.job.set_default_environment(EnvironmentBytes(options.environment));

@@ -173,6 +173,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   reader.Number("SHEAF_LOG_HOURS", 0, 1e6, "a number of hours", hours);
   settings.log_hours = static_cast<int64_t>(hours);
   reader.Bytes(kEnvironmentBytesVariable, settings.environment_bytes);
+  reader.Switch("SHEAF_EVENTS", settings.events);
   reader.Switch("SHEAF_LOG_TO_DRIVER", settings.log_to_driver);
   reader.Switch("SHEAF_WORKER_TEMPLATES", settings.worker_template);
   reader.Text("SHEAF_TOKEN", settings.token);

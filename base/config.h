@@ -58,6 +58,9 @@ struct Settings {
   // SHEAF_ENVIRONMENT_BYTES: how much a node keeps of unpacked directories and packages of runtime
   // environments.
   int64_t environment_bytes = int64_t{10} << 30;
+  // SHEAF_EVENTS: 1: what calls did and how long they took is recorded, for lists of ended calls and
+  // timelines; 0: nothing is.
+  bool events = true;
   // SHEAF_LOG_TO_DRIVER: 1: what workers print appears at the driver; 0: it is in their files
   // alone.
   bool log_to_driver = true;

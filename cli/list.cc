@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/clock.h"
 #include "cli/json.h"
 
 namespace sheaf::cli {
@@ -89,21 +90,34 @@ Table Actors(const proto::StateAnswer& answer) {
   return table;
 }
 
+Cell DurationCell(Nanos duration) { return {FormatDuration(duration), JsonNumber(duration), true}; }
+
+Cell RunCell(const proto::TaskRow& row) {
+  if (row.begin_unix_ns() == 0 || row.end_unix_ns() == 0) return {"", "null"};
+  return DurationCell(row.end_unix_ns() - row.begin_unix_ns());
+}
+
 // An owner knows what it pushed, the worker what of it runs; of the latter's row the owner knows
 // the rest.
 std::vector<proto::TaskRow> MergedTasks(const proto::StateAnswer& answer) {
   std::vector<proto::TaskRow> merged;
   absl::flat_hash_map<std::string, size_t> places;
   for (const proto::TaskRow& row : answer.tasks()) {
-    const auto [place, first] = places.emplace(row.task_id(), merged.size());
+    const auto [place, first] =
+        places.emplace(absl::StrCat(row.task_id(), "/", row.attempt()), merged.size());
     if (first) {
       merged.push_back(row);
       continue;
     }
     proto::TaskRow& known = merged[place->second];
+    const bool ended = known.end_unix_ns() != 0 || row.end_unix_ns() != 0;
+    const std::string state = known.end_unix_ns() != 0 ? known.state() : row.state();
     const bool runs = known.state() == "RUNNING" || row.state() == "RUNNING";
     known.MergeFrom(row);  // Fields that `row` leaves empty stay.
-    if (runs) {
+    if (ended) {
+      known.set_state(state);
+      known.clear_words();
+    } else if (runs) {
       known.set_state("RUNNING");
       known.clear_words();
     }
@@ -120,12 +134,18 @@ Table Tasks(const proto::StateAnswer& answer) {
                {"WORKER", "worker"},
                {"JOB", "job"},
                {"ACTOR", "actor_id"},
+               {"ENDED", "end_time_unix_s"},
+               {"TOOK", "run_ns"},
+               {"OF", "weight"},
+               {"ERROR", "error_type"},
                {"WAITS FOR", "words"}},
               {}};
   for (const proto::TaskRow& row : MergedTasks(answer)) {
     table.rows.push_back({TextCell(row.task_id()), TextCell(row.name()), TextCell(row.state()),
                           CountCell(row.attempt()), ProcessCell(row.owner()),
                           ProcessCell(row.worker()), IdCell(row.job()), TextCell(row.actor_id()),
+                          TimeCell(row.end_unix_ns() / kSecond), RunCell(row),
+                          IdCell(row.weight() > 1 ? row.weight() : 0), TextCell(row.error_type()),
                           TextCell(row.words())});
   }
   return table;
@@ -198,18 +218,40 @@ Table Workers(const proto::StateAnswer& answer) {
   return table;
 }
 
+Table Functions(const proto::StateAnswer& answer) {
+  Table table{{{"FUNCTION", "name"},
+               {"TYPE", "type"},
+               {"JOB", "job"},
+               {"FINISHED", "finished"},
+               {"FAILED", "failed"},
+               {"CANCELLED", "cancelled"},
+               {"MEAN", "mean_ns"},
+               {"LONGEST", "longest_ns"}},
+              {}};
+  for (const proto::FunctionRow& row : answer.functions()) {
+    const auto mean = static_cast<Nanos>(row.run_ns() / std::max<uint64_t>(1, row.timed()));
+    table.rows.push_back({TextCell(row.name()), TextCell(row.type()), IdCell(row.job()),
+                          CountCell(row.finished()), CountCell(row.failed()),
+                          CountCell(row.cancelled()), DurationCell(mean),
+                          DurationCell(static_cast<Nanos>(row.longest_ns()))});
+  }
+  return table;
+}
+
 struct Kind {
   proto::StateQuery::What what;
   Table (*table)(const proto::StateAnswer& answer);
 };
 // In the order of kListKinds.
-constexpr std::array<Kind, kListKinds.size()> kKinds = {{{proto::StateQuery::NODES, Nodes},
-                                                         {proto::StateQuery::ACTORS, Actors},
-                                                         {proto::StateQuery::TASKS, Tasks},
-                                                         {proto::StateQuery::OBJECTS, Objects},
-                                                         {proto::StateQuery::JOBS, Jobs},
-                                                         {proto::StateQuery::GROUPS, Groups},
-                                                         {proto::StateQuery::WORKERS, Workers}}};
+constexpr std::array<Kind, kListKinds.size()> kKinds = {
+    {{proto::StateQuery::NODES, Nodes},
+     {proto::StateQuery::ACTORS, Actors},
+     {proto::StateQuery::TASKS, Tasks},
+     {proto::StateQuery::OBJECTS, Objects},
+     {proto::StateQuery::JOBS, Jobs},
+     {proto::StateQuery::GROUPS, Groups},
+     {proto::StateQuery::WORKERS, Workers},
+     {proto::StateQuery::FUNCTIONS, Functions}}};
 
 const Kind& KindOf(std::string_view name) {
   const auto found = std::find(kListKinds.begin(), kListKinds.end(), name);
@@ -226,6 +268,7 @@ int RunList(const ListOptions& options) {
   proto::StateQuery query;
   query.set_what(KindOf(options.kind).what);
   query.set_limit(options.limit);
+  query.set_ended(options.ended);
   const absl::StatusOr<proto::StateAnswer> answer = Ask(options.query, query);
   if (!answer.ok()) return Complain(answer.status());
   if (!answer->error().empty()) return Complain(absl::InternalError(answer->error()));
@@ -245,6 +288,10 @@ int RunList(const ListOptions& options) {
   std::fputs(table.Text().c_str(), stdout);
   if (answer->truncated()) {
     std::printf("(only the first %s; more with --limit)\n", FormatCount(table.rows.size()).c_str());
+  }
+  if (answer->events_lost() != 0) {
+    std::printf("(%s more ended before their node looked; sheaf list functions counts them)\n",
+                FormatCount(answer->events_lost()).c_str());
   }
   return kDone;
 }

@@ -11,13 +11,14 @@
 
 namespace sheaf::cli {
 
-inline constexpr std::array<const char*, 7> kListKinds = {"nodes", "actors", "tasks",  "objects",
-                                                          "jobs",  "groups", "workers"};
+inline constexpr std::array<const char*, 8> kListKinds = {
+    "nodes", "actors", "tasks", "objects", "jobs", "groups", "workers", "functions"};
 
 struct ListOptions {
   QueryOptions query;
   std::string kind;    // One of kListKinds.
   uint32_t limit = 0;  // Rows at most; 0: as many as the node gives, 10,000.
+  bool ended = false;  // Calls that have ended, too.
 };
 
 int RunList(const ListOptions& options);

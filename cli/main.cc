@@ -333,14 +333,18 @@ class CommandLine {
   }
   void AddList() {
     CLI::App* command =
-        Command("list", "List nodes, actors, tasks, objects, jobs, groups or workers",
+        Command("list", "List nodes, actors, tasks, objects, jobs, groups, workers or functions",
                 [this] { return RunList(list_); });
     command->add_option("KIND", list_.kind, "What to list")
         ->required()
         ->check(CLI::IsMember(std::vector<std::string>(kListKinds.begin(), kListKinds.end())));
     command->add_option("--limit", list_.limit, "Rows at most (default 10000)")->type_name("N");
+    command->add_flag("--ended", list_.ended,
+                      "With tasks: those that have ended, too, the last ones first");
     AddQueryOptions(command, list_.query);
-    command->footer("\nExample: sheaf list tasks --json\n");
+    command->footer(
+        "\nFunctions are those of calls that ended: how many, and how long they took.\n"
+        "Example: sheaf list tasks --ended --limit 20\n");
   }
   void AddWhy() {
     CLI::App* command =

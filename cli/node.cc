@@ -36,6 +36,7 @@
 #include "cli/node_plan.h"
 #include "gcs/gcs_process.h"
 #include "metrics/http_endpoint.h"
+#include "metrics/own_page.h"
 #include "raylet/host/machine.h"
 #include "raylet/host/process_watch.h"
 #include "raylet/raylet_process.h"
@@ -360,7 +361,7 @@ class Node {
   Mutex mutex_;
   std::string stop_reason_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<SessionDirectory> session_;
-  OwnMetricsPage own_page_;  // Of links, and of a GCS in this process.
+  metrics::OwnPage own_page_;  // Of links, and of a GCS in this process.
   UniqueFd gcs_metrics_fd_;
   Mapping gcs_page_;  // Of a GCS in another one.
   NodeMetrics metrics_{std::string(kSheafVersion)};

@@ -3,9 +3,7 @@
 // brought up to date first, and what user code counts.
 #pragma once
 
-#include <cstddef>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,18 +12,6 @@
 #include "metrics/registry.h"
 
 namespace sheaf::cli {
-
-// A page in this process's own memory.
-class OwnMetricsPage {
- public:
-  metrics::Page& page() { return *reinterpret_cast<metrics::Page*>(bytes_.get()); }
-
- private:
-  struct alignas(64) Bytes {
-    std::byte bytes[kMetricsBytes] = {};
-  };
-  std::unique_ptr<Bytes> bytes_ = std::make_unique<Bytes>();
-};
 
 // Thread-safe.
 class NodeMetrics final : public prometheus::Collectable {

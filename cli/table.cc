@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/ids.h"
 #include "base/utf8.h"
@@ -92,6 +93,13 @@ std::string FormatBytes(uint64_t bytes) {
   char buffer[32];
   std::snprintf(buffer, sizeof(buffer), unit == 0 ? "%.0f %s" : "%.1f %s", amount, kUnits[unit]);
   return buffer;
+}
+
+std::string FormatDuration(int64_t ns) {
+  if (ns < 1'000) return absl::StrFormat("%d ns", ns);
+  if (ns < 1'000'000) return absl::StrFormat("%.1f us", static_cast<double>(ns) / 1e3);
+  if (ns < 1'000'000'000) return absl::StrFormat("%.1f ms", static_cast<double>(ns) / 1e6);
+  return absl::StrFormat("%.1f s", static_cast<double>(ns) / 1e9);
 }
 
 std::string FormatAmount(std::string_view resource, int64_t amount) {

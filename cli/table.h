@@ -45,6 +45,7 @@ struct Table {
 
 std::string FormatCount(uint64_t count);
 std::string FormatBytes(uint64_t bytes);
+std::string FormatDuration(int64_t ns);  // "850 ns", "12.3 us", "4.0 ms", "1.5 s".
 // Amounts in ten-thousandths, "memory" and "object_store_memory" as bytes.
 std::string FormatAmount(std::string_view resource, int64_t amount);
 std::string JsonAmount(std::string_view resource, int64_t amount);  // Units; whole bytes.

@@ -19,6 +19,7 @@
 #include "object_store/store_client.h"
 #include "raylet/cluster/fake_node_links.h"
 #include "raylet/objects/fake_block_source.h"
+#include "raylet/queries/fake_task_events.h"
 #include "raylet/raylet.h"
 #include "raylet/workers/fake_launcher.h"
 #include "raylet/workers/fake_switchboard.h"
@@ -76,7 +77,8 @@ class RayletNode {
                                                           .metrics = page_,
                                                           .blocks = blocks,
                                                           .loop = executor_,
-                                                          .copier = executor_});
+                                                          .copier = executor_,
+                                                          .task_events = &events});
   }
 
   // --- Processes. ---
@@ -302,6 +304,7 @@ class RayletNode {
   RecordingTransport transport;
   FakeNodeLinks links;
   FakeBlockSource blocks;
+  FakeTaskEvents events;
   FakeLauncher launcher;
   FakeSwitchboard switchboard;
   ProcessNumbers numbers{kNode};

@@ -23,6 +23,7 @@
 namespace sheaf {
 
 class StoreServer;
+class TaskEvents;  // raylet/queries/task_events.h
 
 struct RayletOptions {
   NodeNumber node = 0;  // From the GCS, which knows this node already.
@@ -59,9 +60,10 @@ struct RayletDeps {
   Random& random;
   ProcessNumbers& numbers;
   metrics::Page& metrics;
-  BlockSource& blocks;  // Pieces of objects of other nodes.
-  Executor& loop;       // Runs on the thread that calls the raylet.
-  Executor& copier;     // Large copies and checksums.
+  BlockSource& blocks;                // Pieces of objects of other nodes.
+  Executor& loop;                     // Runs on the thread that calls the raylet.
+  Executor& copier;                   // Large copies and checksums.
+  TaskEvents* task_events = nullptr;  // nullptr: nothing is remembered of ended calls.
 };
 
 // Wall time at `at` of the monotonic clock.

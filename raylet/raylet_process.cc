@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "metrics/counter.h"
 #include "metrics/mailbox_metrics.h"
+#include "metrics/own_page.h"
 #include "object_store/arena/arena_memory.h"
 #include "object_store/machine_memory.h"
 #include "object_store/server/spill.h"
@@ -28,6 +29,7 @@
 #include "raylet/node_transport.h"
 #include "raylet/objects/block_source.h"
 #include "raylet/objects/store_events.h"
+#include "raylet/queries/collected_events.h"
 #include "raylet/raylet_loop.h"
 
 namespace sheaf {
@@ -49,12 +51,6 @@ std::string RandomNonce(Random& random) {
   return std::string(reinterpret_cast<const char*>(words), sizeof(words));
 }
 
-// The raylet's own counters; in its own memory, as nobody outlives it to read them.
-struct OwnPage {
-  alignas(64) std::byte bytes[kMetricsBytes] = {};
-  metrics::Page& page() { return *reinterpret_cast<metrics::Page*>(bytes); }
-};
-
 }  // namespace
 
 // Everything of a registered node, in the order of its making. Members below the loop are used on
@@ -74,6 +70,7 @@ class RayletProcess::Node final : public FrameHandler {
     mailbox_ =
         std::make_unique<Mailbox>(Board(), 0, [this](ProcessId peer) { mailbox_->Forget(peer); });
     loop_ = std::make_unique<RayletLoop>(*mailbox_);
+    task_events_ = std::make_unique<CollectedEvents>(*loop_);
     transport_ =
         std::make_unique<NodeTransport>(node_, *mailbox_, *options_.links, options_.to_gcs);
     MakeStore();
@@ -83,13 +80,13 @@ class RayletProcess::Node final : public FrameHandler {
       blocks_ = std::make_unique<NoBlocks>();
     }
     SHEAF_RETURN_IF_ERROR(MakeProcesses());
-    RayletDeps deps{clock_,   *transport_,   *options_.links, *launcher_, *attach_,
-                    *store_,  store_events_, random_,         numbers_,   own_page_->page(),
-                    *blocks_, *loop_,        *object_bytes_};
+    RayletDeps deps{clock_,   *transport_,   *options_.links, *launcher_,        *attach_,
+                    *store_,  store_events_, random_,         numbers_,          own_page_.page(),
+                    *blocks_, *loop_,        *object_bytes_,  task_events_.get()};
     RayletOptions raylet = options_.raylet;
     raylet.node = node_;
     raylet_ = std::make_unique<Raylet>(std::move(raylet), deps);
-    options_.on_page(own_page_->page(), true);
+    options_.on_page(own_page_.page(), true);
     loop_->Start({this, [this] { raylet_->EndTurn(); }, [this] { options_.flush_links(); },
                   [this] { Tick(); }, [this] { return raylet_->NextTick(); }});
     return attach_->Listen();
@@ -111,7 +108,7 @@ class RayletProcess::Node final : public FrameHandler {
     if (events_ != nullptr) events_->Stop();
     if (object_bytes_ != nullptr) object_bytes_->Stop();
     if (loop_ != nullptr) loop_->Stop();
-    if (raylet_ != nullptr) options_.on_page(own_page_->page(), false);
+    if (raylet_ != nullptr) options_.on_page(own_page_.page(), false);
   }
 
   void OnGcsFrame(FrameKind kind, std::string body) {
@@ -141,7 +138,7 @@ class RayletProcess::Node final : public FrameHandler {
   void PublishMetrics() {
     loop_->Run([this] {
       raylet_->figures().Publish();
-      metrics::PublishMailbox(mailbox_->counts(), own_page_->page());
+      metrics::PublishMailbox(mailbox_->counts(), own_page_.page());
     });
   }
 
@@ -275,8 +272,9 @@ class RayletProcess::Node final : public FrameHandler {
       mailbox_->Drain(process, *this);
       raylet_->OnSocketClosed(process);
     };
-    events.on_segment = [this](Mapping& segment, bool added) {
-      options_.on_page(metrics::PageOf(segment.data()), added);
+    events.on_segment = [this](ProcessId process, const AttachInfo& info, bool added) {
+      options_.on_page(metrics::PageOf(info.segment->data()), added);
+      task_events_->OnSegment(process, info, added);
     };
     return events;
   }
@@ -289,7 +287,7 @@ class RayletProcess::Node final : public FrameHandler {
 
   void Forward(LogBatch batch) {
     loop_->Post([this, batch = std::move(batch)]() mutable {
-      metrics::Page& figures = own_page_->page();
+      metrics::Page& figures = own_page_.page();
       metrics::Counter(figures, metrics::CounterId::kLogBytesLeftOut).Add(batch.bytes_left_out);
       metrics::Counter(figures, batch.lines.error_stream() ? metrics::CounterId::kLogLinesError
                                                            : metrics::CounterId::kLogLinesOut)
@@ -354,7 +352,7 @@ class RayletProcess::Node final : public FrameHandler {
   MonotonicClock clock_;
   SeededRandom random_{EntropySeed()};
   ProcessNumbers numbers_;
-  std::unique_ptr<OwnPage> own_page_ = std::make_unique<OwnPage>();
+  metrics::OwnPage own_page_;
   UniqueFd board_fd_;
   Mapping board_;
   uint64_t capacity_ = 0;
@@ -365,6 +363,7 @@ class RayletProcess::Node final : public FrameHandler {
   std::unique_ptr<NodeTransport> transport_;
   std::unique_ptr<RayletLoop> loop_;
   std::unique_ptr<ThreadExecutor> store_memory_, store_disk_, object_bytes_;
+  std::unique_ptr<CollectedEvents> task_events_;
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<EventLoop> events_;
   std::unique_ptr<WorkerObserver> observer_;

@@ -144,6 +144,8 @@ inline constexpr uint64_t kShmLayoutHash = FoldLayout({sizeof(AttachHello),
                                                        kMetricsBytes,
                                                        kHazardOffset,
                                                        kHazardBytes,
+                                                       kEventsOffset,
+                                                       kEventsBytes,
                                                        kProcessSegmentBytes});
 
 // Text in fixed arrays of this file: cut to fit, always NUL-terminated.

@@ -107,7 +107,8 @@ absl::Status RuntimeImpl::Begin() {
                                                    .segment = segment_,
                                                    .frames = *this,
                                                    .executions = *this,
-                                                   .limits = limits_},
+                                                   .limits = limits_,
+                                                   .events = options_.events},
                                                   std::move(attached_.arena)));
   core_->owner.references.set_value_budget(options_.value_bytes);
   loop_calls_ = std::make_unique<LoopCalls>(*core_);

@@ -50,8 +50,12 @@ struct PushTaskHead {
   uint16_t reserved;
   uint32_t argument_bytes;
   uint32_t nested_count;
+  // For listings and timelines alone (telemetry/task_events.h).
+  uint64_t parent_sequence_bits;  // Of the call that made it; 0: a driver's own.
+  uint32_t created_ms;            // Wall time of the owner, modulo 2^32; 0: not known.
+  uint32_t reserved_too;
 };
-static_assert(sizeof(PushTaskHead) == 48);
+static_assert(sizeof(PushTaskHead) == 64);
 // A serialized template follows the references; `template_number` means nothing.
 inline constexpr uint16_t kTemplateInline = 1;
 // A StreamResume follows the references.

@@ -4,10 +4,13 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -47,14 +50,18 @@ auto Ask(Call call) {
 
 Nanos Soon() { return MonotonicNow() + kClusterTimeout; }
 
-proto::StateAnswer AskState(proto::StateQuery::What what, const std::string& id) {
-  proto::StateQuery query;
-  query.set_what(what);
-  query.set_id(id);
+proto::StateAnswer AskState(proto::StateQuery query) {
   proto::StateAnswer answer =
       Ask([&](Runtime& runtime) { return runtime.Query(std::move(query), Soon()); });
   if (!answer.error().empty()) Throw(absl::InternalError(answer.error()));
   return answer;
+}
+
+proto::StateAnswer AskState(proto::StateQuery::What what, const std::string& id) {
+  proto::StateQuery query;
+  query.set_what(what);
+  query.set_id(id);
+  return AskState(std::move(query));
 }
 
 proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {}) {
@@ -134,9 +141,24 @@ nb::tuple GroupsIfAll() {
   return nb::make_tuple(GroupRows(answer), !answer.truncated());
 }
 
-nb::list Tasks() {
+// `filters`: (key, whether it must not be so, value) each, as in StateFilter. The rows, whether there
+// are more, and how many events of ended calls no node has read.
+nb::tuple Tasks(bool ended, const std::vector<std::tuple<std::string, bool, std::string>>& filters,
+                const std::string& id, uint32_t limit, int64_t ended_before_ns) {
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::TASKS);
+  query.set_ended(ended);
+  query.set_id(id);
+  query.set_limit(limit);
+  query.set_ended_before_ns(ended_before_ns);
+  for (const auto& [key, not_equal, value] : filters) {
+    proto::StateFilter& filter = *query.add_filters();
+    filter.set_key(key);
+    filter.set_not_equal(not_equal);
+    filter.set_value(value);
+  }
   nb::list rows;
-  const proto::StateAnswer answer = Query(proto::StateQuery::TASKS);
+  const proto::StateAnswer answer = AskState(std::move(query));
   for (const proto::TaskRow& row : answer.tasks()) {
     nb::dict out;
     out["task_id"] = row.task_id();
@@ -148,6 +170,36 @@ nb::list Tasks() {
     out["job"] = row.job();
     out["actor_id"] = row.actor_id();
     out["words"] = row.words();
+    out["type"] = row.type();
+    out["created_ms"] = row.created_unix_ms();
+    out["begin_ns"] = row.begin_unix_ns();
+    out["end_ns"] = row.end_unix_ns();
+    out["parent_sequence"] = row.parent_sequence();
+    out["weight"] = std::max(1u, row.weight());
+    out["error_type"] = row.error_type();
+    out["error"] = nb::bytes(row.error().data(), row.error().size());
+    out["thread"] = row.thread();
+    out["pid"] = row.os_pid();
+    rows.append(out);
+  }
+  return nb::make_tuple(rows, answer.truncated(), answer.events_lost());
+}
+
+nb::list Functions() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::FUNCTIONS);
+  for (const proto::FunctionRow& row : answer.functions()) {
+    nb::dict out;
+    out["name"] = nb::bytes(row.name().data(), row.name().size());
+    out["type"] = row.type();
+    out["job"] = row.job();
+    out["finished"] = row.finished();
+    out["failed"] = row.failed();
+    out["cancelled"] = row.cancelled();
+    out["timed"] = row.timed();
+    out["run_ns"] = row.run_ns();
+    out["longest_ns"] = row.longest_ns();
+    out["run_time"] = std::vector<uint64_t>(row.run_time().begin(), row.run_time().end());
     rows.append(out);
   }
   return rows;
@@ -324,7 +376,9 @@ void BindCluster(nb::module_& module) {
   module.def("actors", &Actors);
   module.def("groups", &Groups);
   module.def("groups_if_all", &GroupsIfAll);
-  module.def("tasks", &Tasks);
+  module.def("tasks", &Tasks, nb::arg("ended"), nb::arg("filters"), nb::arg("id"), nb::arg("limit"),
+             nb::arg("ended_before_ns"));
+  module.def("functions", &Functions);
   module.def("objects", &Objects);
   module.def("jobs", &Jobs);
   module.def("workers", &Workers);

@@ -7,7 +7,6 @@
 
 #include "python_bindings/core/pickled_value.h"
 #include "python_bindings/core/process.h"
-#include "python_bindings/core/timeline.h"
 
 namespace sheaf::python {
 namespace {
@@ -116,7 +115,6 @@ void ReturnStream(Execution& execution, PyObject* result) {
 
 struct ExecutionObject {
   PyObject_HEAD std::shared_ptr<Execution> execution;
-  Nanos begin;
 };
 PyTypeObject* execution_type = nullptr;
 
@@ -141,7 +139,6 @@ void Dealloc(PyObject* self) {
 PyObject* Finish(PyObject* self, PyObject* result) {
   if (In(self) == nullptr) Py_RETURN_NONE;
   ReturnResult(*In(self), result);
-  RecordCall(In(self)->name(), reinterpret_cast<ExecutionObject*>(self)->begin);
   Release(self);
   Py_RETURN_NONE;
 }
@@ -359,7 +356,6 @@ PyObject* NewExecutionObject(std::shared_ptr<Execution> execution) {
   ExecutionObject* const made = PyObject_New(ExecutionObject, execution_type);
   if (made == nullptr) return nullptr;
   new (&made->execution) std::shared_ptr<Execution>(std::move(execution));
-  made->begin = MonotonicNow();
   return reinterpret_cast<PyObject*>(made);
 }
 

@@ -105,6 +105,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
   options.socket_path = SocketOf(*session, settings.base_directory);
   options.driver = true;
   options.value_bytes = static_cast<uint64_t>(settings.value_bytes);
+  options.events = settings.events;
   options.job.set_name_space(joining.name_space);
   options.job.set_language(proto::JobStart::PYTHON);
   options.job.set_default_environment(environment);
@@ -211,8 +212,10 @@ int RunWorker() {
   options.driver = false;
   SessionDirectory() = std::filesystem::path(options.socket_path).parent_path().string();
   options.worker_token = Started()->token;
-  if (const absl::StatusOr<Settings> settings = LoadSettings(); settings.ok())
+  if (const absl::StatusOr<Settings> settings = LoadSettings(); settings.ok()) {
     options.value_bytes = static_cast<uint64_t>(settings->value_bytes);
+    options.events = settings->events;
+  }
   options.handler = &Handler();
   options.interrupted = WorkerInterrupted;
   absl::StatusOr<std::unique_ptr<Runtime>> runtime;

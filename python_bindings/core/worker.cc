@@ -10,7 +10,6 @@
 #include "base/resources.h"
 #include "python_bindings/core/execution.h"
 #include "python_bindings/core/process.h"
-#include "python_bindings/core/timeline.h"
 
 namespace sheaf::python {
 namespace {
@@ -71,8 +70,7 @@ bool IsActorExit() {
 // The thread runs this call.
 class Running {
  public:
-  explicit Running(Execution* execution)
-      : outer_(std::exchange(CurrentExecution(), execution)), begin_(MonotonicNow()) {
+  explicit Running(Execution* execution) : outer_(std::exchange(CurrentExecution(), execution)) {
     SetRunsUserCode(true);
     // Not before the function and the arguments are there: an import that is interrupted leaves
     // half of its modules behind, and no later call in this process could import them.
@@ -82,11 +80,9 @@ class Running {
     CurrentExecution() = outer_;
     SetRunsUserCode(false);
   }
-  void Record(const Execution& execution) const { RecordCall(execution.name(), begin_); }
 
  private:
   Execution* const outer_;
-  const Nanos begin_;
 };
 
 // Ends the process as the exception says, if one is set. User code forked, and the child came back
@@ -253,7 +249,6 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     if (spec.kind() == proto::TaskTemplate::ACTOR_METHOD) BecomeActorExit();
     const bool exits = IsActorExit();
     AnswerWithException(*execution, exits);
-    running.Record(*execution);
     if (exits) ExitActor(std::move(execution));
     return;
   }
@@ -265,7 +260,6 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     return ReturnResult(*execution, Py_None);
   }
   AnswerWith(*execution, result.get());
-  running.Record(*execution);
   result = {};
   // The reply leaves without the GIL: other threads of the actor need not wait for it.
   const WithoutGil free;

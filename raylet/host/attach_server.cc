@@ -345,7 +345,7 @@ absl::Status AttachServer::Welcome(ProcessId process, Attached& attached,
   SHEAF_RETURN_IF_ERROR(mailbox_.AddRing(process, rings.get(), /*first=*/true, attached.bell));
   const int fds[kAttachFds] = {options_.board_fd, segment.get(), options_.arena_fd, rings.get()};
   SHEAF_RETURN_IF_ERROR(attached.connection->socket.Send(AsBytes(welcome), fds, 0));
-  events_.on_segment(*attached.info.segment, true);
+  events_.on_segment(process, attached.info, true);
   return absl::OkStatus();
 }
 
@@ -405,7 +405,7 @@ void AttachServer::Remove(ProcessId process) {
       other->second.peers.erase(process);
   }
   if (found->second.bell != 0) {
-    events_.on_segment(*found->second.info.segment, false);
+    events_.on_segment(process, found->second.info, false);
     free_bells_.push_back(found->second.bell);
   }
   event_loop_.Post([this, connection = found->second.connection] {

@@ -52,8 +52,8 @@ struct AttachServerEvents {
   // Drivers and tools; workers' ends are the launcher's.
   std::function<void(ProcessId, const proto::Death&)> on_exited;
   std::function<void(ProcessId)> on_socket_closed;
-  // Its metrics page begins or ceases to count.
-  std::function<void(Mapping&, bool added)> on_segment;
+  // Its segment (AttachInfo::segment) begins or ceases to count.
+  std::function<void(ProcessId, const AttachInfo&, bool added)> on_segment;
 };
 
 class AttachServer final : public Switchboard {

@@ -50,7 +50,9 @@ class Node final : public FrameHandler {
       Note([&] { exited[process] = death; });
     };
     events.on_socket_closed = [this](ProcessId process) { Note([&] { closed.insert(process); }); };
-    events.on_segment = [this](Mapping&, bool added) { Note([&] { segments += added ? 1 : -1; }); };
+    events.on_segment = [this](ProcessId, const AttachInfo&, bool added) {
+      Note([&] { segments += added ? 1 : -1; });
+    };
     events.on_tool_frame = [this](ProcessId process, Frame frame) {
       server->ToolChannel(process)->Send(Lane::kControl, FrameKind::kStateAnswer,
                                          std::string(1'000'000, frame.body[0]));

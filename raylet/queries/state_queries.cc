@@ -2,6 +2,7 @@
 #include "raylet/queries/state_queries.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -17,6 +18,7 @@ constexpr uint32_t kDefaultLimit = 10'000;
 constexpr size_t kMaxNodesAsked = 256;  // Of one query; the rows of more are cut anyway.
 constexpr size_t kMaxOpenQueries = 256;
 constexpr size_t kMaxWords = 1 << 20;
+constexpr uint32_t kMaxFunctionRows = 10'000;
 
 constexpr auto kActorId = [](const proto::ActorRow& row) -> const std::string& {
   return row.actor_id();
@@ -65,7 +67,59 @@ bool WantsProcesses(proto::StateQuery::What what) {
 
 bool WantsNodes(proto::StateQuery::What what) {
   return WantsProcesses(what) || what == proto::StateQuery::GROUPS ||
-         what == proto::StateQuery::WORKERS;
+         what == proto::StateQuery::WORKERS || what == proto::StateQuery::FUNCTIONS;
+}
+
+// The rows of ended calls go behind those of the others, the last one first, however many nodes they
+// come from; what is beyond the limit are the oldest.
+void MergeEnded(google::protobuf::RepeatedPtrField<proto::TaskRow>* rows, StateAsked& asked) {
+  auto* const to = asked.answer.mutable_tasks();
+  for (proto::TaskRow& row : *rows) *to->Add() = std::move(row);
+  const auto ended = [](const proto::TaskRow& row) { return row.end_unix_ns(); };
+  std::stable_sort(to->begin(), to->end(), [&](const proto::TaskRow& a, const proto::TaskRow& b) {
+    if ((ended(a) == 0) != (ended(b) == 0)) return ended(a) == 0;
+    return ended(a) > ended(b);
+  });
+  int kept = 0;
+  for (size_t bytes = 0;
+       kept < to->size() && static_cast<uint32_t>(kept) < asked.limit && bytes < kMaxStateBytes;
+       ++kept) {
+    bytes += to->Get(kept).ByteSizeLong();
+  }
+  if (kept == to->size()) return;
+  to->DeleteSubrange(kept, to->size() - kept);
+  asked.answer.set_truncated(true);
+}
+
+// One row for each function of a job, whichever nodes ran it.
+void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>& rows,
+                    proto::StateAnswer& answer) {
+  using Key = std::tuple<uint32_t, std::string, std::string>;
+  const auto key = [](const proto::FunctionRow& row) {
+    return Key{row.job(), row.type(), row.name()};
+  };
+  absl::btree_map<Key, proto::FunctionRow*> known;
+  for (proto::FunctionRow& row : *answer.mutable_functions()) known[key(row)] = &row;
+  for (const proto::FunctionRow& row : rows) {
+    proto::FunctionRow*& sum = known[key(row)];
+    if (sum == nullptr) {
+      if (static_cast<uint32_t>(answer.functions_size()) >= kMaxFunctionRows) {
+        answer.set_truncated(true);
+        return;
+      }
+      sum = answer.add_functions();
+      *sum = row;
+      continue;
+    }
+    sum->set_finished(sum->finished() + row.finished());
+    sum->set_failed(sum->failed() + row.failed());
+    sum->set_cancelled(sum->cancelled() + row.cancelled());
+    sum->set_timed(sum->timed() + row.timed());
+    sum->set_run_ns(sum->run_ns() + row.run_ns());
+    sum->set_longest_ns(std::max(sum->longest_ns(), row.longest_ns()));
+    for (int i = 0; i < std::min(sum->run_time_size(), row.run_time_size()); ++i)
+      sum->set_run_time(i, sum->run_time(i) + row.run_time(i));
+  }
 }
 
 // What the GCS is asked; no body: it knows no more. kInvalidArgument: what is wrong with `asked`.
@@ -164,6 +218,7 @@ absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
   asked.answer.set_request(asked.message.request());
   rows_.Fill(asked);
   AskProcesses(number, query);
+  AskEvents(number, query);
   if (!for_another_node) {
     if (!asked.message.this_node()) AskNodes(number, query);
     AskGcs(number, query);
@@ -211,6 +266,24 @@ void StateQueries::AskNodes(uint64_t number, Query& query) {
     query.waits_for.insert(RayletOf(node));
     SendMessage(To(RayletOf(node)), FrameKind::kStateQuery, question);
   }
+}
+
+void StateQueries::AskEvents(uint64_t number, Query& query) {
+  const proto::StateQuery& question = query.asked.message;
+  const bool wants = question.what() == proto::StateQuery::FUNCTIONS ||
+                     (question.what() == proto::StateQuery::TASKS && question.ended());
+  if (!wants || deps_.task_events == nullptr) return;
+  query.waits_for_events = true;
+  deps_.task_events->Ask(question, query.asked.limit, [this, number](proto::StateAnswer answer) {
+    OnEvents(number, std::move(answer));
+  });
+}
+
+void StateQueries::OnEvents(uint64_t number, proto::StateAnswer answer) {
+  const auto it = queries_.find(number);
+  if (it == queries_.end() || !std::exchange(it->second.waits_for_events, false)) return;
+  Merge(answer, it->second.asked);
+  FinishIfComplete(number);
 }
 
 void StateQueries::AskGcs(uint64_t number, Query& query) {
@@ -301,10 +374,18 @@ absl::Status StateQueries::OnAnswer(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::StateAnswer>(frame));
   const auto it = queries_.find(message.request());
   if (it == queries_.end() || it->second.waits_for.erase(from) == 0) return absl::OkStatus();
-  StateAsked& asked = it->second.asked;
+  Merge(message, it->second.asked);
+  FinishIfComplete(it->first);
+  return absl::OkStatus();
+}
+
+void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   if (message.truncated()) asked.answer.set_truncated(true);
+  asked.answer.set_events_lost(asked.answer.events_lost() + message.events_lost());
+  MergeFunctions(message.functions(), asked.answer);
+  if (asked.message.ended()) MergeEnded(message.mutable_tasks(), asked);
   RowBudget budget(asked.answer, asked.limit);
-  budget.Append(message.mutable_tasks(), asked.answer.mutable_tasks());
+  if (!asked.message.ended()) budget.Append(message.mutable_tasks(), asked.answer.mutable_tasks());
   budget.Append(message.mutable_objects(), asked.answer.mutable_objects());
   budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
   AppendNew(message.mutable_groups(), asked.answer.mutable_groups(), kGroupId, &budget);
@@ -316,8 +397,6 @@ absl::Status StateQueries::OnAnswer(ProcessId from, const Frame& frame) {
     if (!asked.answer.words().empty()) absl::StrAppend(&words, "\n", asked.answer.words());
     asked.answer.set_words(words);
   }
-  FinishIfComplete(it->first);
-  return absl::OkStatus();
 }
 
 void StateQueries::Tick() {
@@ -336,7 +415,7 @@ void StateQueries::Tick() {
       query.asked.answer.set_words(
           "gives no answer: nodes that it knows are not shown, and who asks it waits");
     }
-    query.waits_for_gcs = false;
+    query.waits_for_gcs = query.waits_for_events = false;
     FinishIfComplete(number);
   }
 }
@@ -351,7 +430,9 @@ void StateQueries::Forget(ProcessId process) {
 
 void StateQueries::FinishIfComplete(uint64_t number) {
   const auto it = queries_.find(number);
-  if (it == queries_.end() || !it->second.waits_for.empty() || it->second.waits_for_gcs) return;
+  if (it == queries_.end() || !it->second.waits_for.empty() || it->second.waits_for_gcs ||
+      it->second.waits_for_events)
+    return;
   Query query = std::move(it->second);
   queries_.erase(it);
   const bool for_another_node = query.asker.node != deps_.node;

@@ -19,6 +19,7 @@
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/node_tables.h"
 #include "raylet/queries/state_rows.h"
+#include "raylet/queries/task_events.h"
 #include "scheduling/cluster_view.h"
 
 namespace sheaf {
@@ -35,6 +36,7 @@ class StateQueries {
     const ClusterView& view;
     const AttachedProcesses& processes;
     std::function<bool(NodeNumber)> is_node_dead;
+    TaskEvents* task_events;  // nullptr: nothing is remembered of ended calls.
   };
   StateQueries(Deps deps, const StateRows::Sources& sources)
       : deps_(std::move(deps)), rows_(sources) {}
@@ -57,15 +59,19 @@ class StateQueries {
     Nanos deadline = 0;
     absl::btree_set<ProcessId> waits_for;
     bool waits_for_gcs = false;
+    bool waits_for_events = false;
     proto::GroupList groups;  // As the GCS knows them.
   };
   Channel& To(ProcessId process) { return deps_.transport.To(process); }
   void AskProcesses(uint64_t number, Query& query);
   void AskNodes(uint64_t number, Query& query);
   void AskGcs(uint64_t number, Query& query);
+  void AskEvents(uint64_t number, Query& query);
+  void OnEvents(uint64_t number, proto::StateAnswer answer);
   void OnGcsReply(uint64_t number, const proto::GcsReply& reply);
   void AskGcsOfItself(uint64_t number);
   void MergeGcs(const proto::GcsReply& reply, StateAsked& asked) const;
+  static void Merge(proto::StateAnswer& message, StateAsked& asked);
   void FinishIfComplete(uint64_t number);
 
   const Deps deps_;

@@ -66,6 +66,74 @@ SCENARIO("a listing holds so many rows and bytes, whatever is asked for, and say
   CHECK(answers[0].truncated());
 }
 
+SCENARIO(
+    "ended calls of all who answer come behind the running ones, the last first, to the limit") {
+  RayletNode node;
+  const ProcessId owner = node.Driver();
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::TASKS);
+  query.set_ended(true);
+  query.set_limit(3);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  REQUIRE(node.events.asked.size() == 1);
+  proto::StateAnswer remembered;
+  for (const int64_t end : {9, 7, 5}) remembered.add_tasks()->set_end_unix_ns(end);
+  remembered.set_events_lost(2);
+  node.events.asked[0](remembered);
+  CHECK(node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer).empty());
+  proto::StateAnswer told;
+  told.set_request(node.Received<proto::StateQuery>(owner, FrameKind::kStateQuery).at(0).request());
+  told.add_tasks()->set_state("RUNNING");
+  node.Send(owner, FrameKind::kStateAnswer, told);
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  REQUIRE(answers[0].tasks_size() == 3);
+  CHECK(answers[0].tasks(0).state() == "RUNNING");
+  CHECK(answers[0].tasks(1).end_unix_ns() == 9);
+  CHECK(answers[0].tasks(2).end_unix_ns() == 7);
+  CHECK(answers[0].truncated());
+  CHECK(answers[0].events_lost() == 2);
+  node.events.asked[0](remembered);  // Late, or a second time.
+}
+
+SCENARIO("counts of a function are one row, whichever nodes ran it") {
+  RayletNode node;
+  node.Driver();
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::FUNCTIONS);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  proto::StateAnswer remembered;
+  for (const char* name : {"f", "f", "g"}) {
+    proto::FunctionRow& row = *remembered.add_functions();
+    row.set_name(name);
+    row.set_finished(2);
+    row.set_longest_ns(name[0]);
+    row.add_run_time(1);
+  }
+  node.events.asked.at(0)(remembered);
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  REQUIRE(answers[0].functions_size() == 2);
+  CHECK(answers[0].functions(0).finished() == 4);
+  CHECK(answers[0].functions(0).run_time(0) == 2);
+  CHECK(answers[0].functions(1).finished() == 2);
+}
+
+SCENARIO("a history that does not answer in time is left out") {
+  RayletNode node;
+  node.Driver();
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::FUNCTIONS);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  node.Advance(1100 * kMillisecond);
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].truncated());
+}
+
 SCENARIO("why: the owner's words, then the raylet's") {
   RayletNode node;
   const ProcessId driver = node.Driver();

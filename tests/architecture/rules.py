@@ -16,13 +16,14 @@ MAY_USE = {
     "proto": "",
     "shm": "base",
     "metrics": "base shm",
+    "telemetry": "base proto shm",
     "rpc": "base proto metrics",
     "object_store": "base shm metrics",
     "collective": "base shm metrics",
     "scheduling": "base proto",
     "gcs": "base proto metrics rpc scheduling",
-    "raylet": "base proto shm metrics rpc object_store scheduling",
-    "worker": "base proto shm metrics object_store collective",
+    "raylet": "base proto shm metrics telemetry rpc object_store scheduling",
+    "worker": "base proto shm metrics telemetry object_store collective",
     "api": "base shm worker object_store collective",
     "python_bindings": "api worker object_store collective base",
     "cli": "base proto shm rpc metrics object_store gcs raylet",
@@ -114,7 +115,7 @@ WORLD = [
     WorldRule(
         "threads",
         r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
-        "base/executor.* metrics/http_endpoint.* worker/runtime_* "
+        "base/executor.* metrics/http_endpoint.* telemetry/task_collector.* worker/runtime_* "
         "worker/callback_runner.* object_store/parallel_copy.*",
     ),
     # The last: between nodes.

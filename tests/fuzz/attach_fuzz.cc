@@ -40,7 +40,7 @@ class Node final : public FrameHandler {
     AttachServerEvents events;
     events.on_attached = [](ProcessId, const AttachInfo&) {};
     events.on_exited = [](ProcessId, const proto::Death&) {};
-    events.on_segment = [](Mapping&, bool) {};
+    events.on_segment = [](ProcessId, const AttachInfo&, bool) {};
     events.on_socket_closed = [this](ProcessId process) { server_->Remove(process); };
     events.on_tool_frame = [this](ProcessId process, Frame frame) {
       server_->ToolChannel(process)->Send(Lane::kControl, FrameKind::kStateAnswer,

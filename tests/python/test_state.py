@@ -14,6 +14,7 @@ import sheaf
 from conftest import WAIT_S, wait_until
 from sheaf.util import state
 from sheaf.util.progress import progress, wait_all
+from sheaf.util.state.exception import RayStateApiException
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -54,6 +55,63 @@ def test_calls_are_listed_while_they_run_and_wait():
     sheaf.get(running, timeout=WAIT_S)
 
 
+def test_calls_that_ended_are_listed_with_their_times_and_errors():
+    @sheaf.remote(max_retries=0)
+    def end_listed(how):
+        if how == "raise":
+            raise ValueError("because")
+        if how == "die":
+            os._exit(3)
+        time.sleep(0.02)
+
+    before = time.time() * 1000
+    refs = [end_listed.remote(how) for how in ("well", "raise", "die")]
+    sheaf.wait(refs, num_returns=3, timeout=WAIT_S)
+    chosen = [("name", "=", "end_listed")]
+    rows = wait_until(
+        lambda: (
+            len(ended := state.list_tasks(filters=chosen)) == 3
+            and all(row.end_time_ms for row in ended)
+            and ended
+        )
+    )
+    rows = {row.task_id: row for row in rows}
+    well, raised, died = (rows[ref.task_id().hex()[:32]] for ref in refs)
+    assert well.state == "FINISHED" and well.error_type is None and well.type == "NORMAL_TASK"
+    assert 20 <= well.end_time_ms - well.start_time_ms < WAIT_S * 1000
+    assert before - 1000 < well.creation_time_ms <= well.start_time_ms + 10
+    assert raised.state == died.state == "FAILED"
+    assert raised.error_type == "TASK_EXECUTION_EXCEPTION"
+    assert raised.error_message.endswith("ValueError: because")
+    assert died.error_type == "WORKER_DIED" and "status 3" in died.error_message
+    failed = state.list_tasks(filters=[*chosen, ("state", "=", "FAILED")])
+    assert {row.task_id for row in failed} == {raised.task_id, died.task_id}
+    assert state.get_task(died.task_id).state == "FAILED"
+    counts = state.summarize_tasks()["cluster"]["summary"]["end_listed"]["state_counts"]
+    assert counts == {"FINISHED": 1, "FAILED": 2}
+
+
+def test_quick_calls_are_counted_exactly_and_sampled_in_listings():
+    @sheaf.remote
+    def quick():
+        pass
+
+    sheaf.get([quick.remote() for _ in range(3000)], timeout=WAIT_S)
+
+    def counted():
+        return state.summarize_tasks()["cluster"]["summary"]["quick"]["state_counts"]
+
+    wait_until(lambda: counted() == {"FINISHED": 3000})
+    rows = state.list_tasks(filters=[("name", "=", "quick")], limit=10_000)
+    assert 0 < len(rows) <= 3000 and abs(sum(row.weight for row in rows) - 3000) <= 256
+
+
+def test_a_wrong_filter_is_refused():
+    for filters in ("state=RUNNING", ["state=RUNNING"], [("no such field", "=", 1)]):
+        with pytest.raises(RayStateApiException):
+            state.list_tasks(filters=filters)
+
+
 def test_objects_workers_jobs_and_actors_are_listed():
     ref, actor = sheaf.put(b"x" * 100_000), Counter.options(name="counted").remote()
     sheaf.get(actor.wait.remote(0), timeout=WAIT_S)
@@ -85,13 +143,17 @@ def test_objects_workers_jobs_and_actors_are_listed():
 def test_the_timeline_has_begin_and_end_of_calls(tmp_path):
     pid = sheaf.get(nap.remote(0.05), timeout=WAIT_S)
     path = tmp_path / "trace.json"
-    assert sheaf.timeline(str(path)) is None
-    events = [
-        event
-        for event in json.loads(path.read_text())
-        if event["ph"] == "X" and event["name"] == "nap" and event["pid"] == pid
-    ]
-    assert events and 50_000 <= events[-1]["dur"] < WAIT_S * 1e6
+
+    def naps():
+        assert sheaf.timeline(str(path)) is None
+        return [
+            event
+            for event in json.loads(path.read_text())
+            if event["ph"] == "X" and event["name"] == "nap" and event["args"]["worker_pid"] == pid
+        ]
+
+    wait_until(naps)  # A worker records a call behind its reply.
+    assert 50_000 <= naps()[-1]["dur"] < WAIT_S * 1e6
     assert sheaf.timeline()
 
 

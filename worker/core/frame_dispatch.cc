@@ -118,6 +118,7 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
     case FrameKind::kJobStarted:
       return Read<proto::JobStarted>(frame, [&](auto& started) {
         job_ = {static_cast<JobNumber>(started.job()), started.name_space(), started.error(), true};
+        TellEvents();
       });
     case FrameKind::kGroupState:
       return Read<proto::GroupState>(frame,
@@ -134,9 +135,14 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
 
 void FrameDispatch::OnLeaseBegin(const proto::LeaseBegin& begin) {
   job_.number = begin.job();
+  TellEvents();
   // A worker is of one job.
   if (job_.name_space.empty()) job_.name_space = begin.name_space();
   core_.executor.OnLeaseBegin(begin);
+}
+
+void FrameDispatch::TellEvents() {
+  if (core_.events != nullptr) core_.events->SetJob(job_.number);
 }
 
 void FrameDispatch::OnConnectRefused(const Frame& frame) {

@@ -52,6 +52,7 @@ class FrameDispatch {
   void OnConnectRefused(const Frame& frame);
   void OnProcessDied(const Frame& frame);
   void OnLeaseBegin(const proto::LeaseBegin& begin);
+  void TellEvents();  // Of the job.
 
   ProcessCore& core_;
   FrameHost& host_;

@@ -22,6 +22,9 @@ absl::StatusOr<std::unique_ptr<ProcessCore>> ProcessCore::Open(Deps deps, Unique
 
 ProcessCore::ProcessCore(Deps& deps)
     : self(deps.self),
+      events(deps.events ? std::make_unique<telemetry::EventWriter>(
+                               telemetry::EventPageOf(deps.segment->data()))
+                         : nullptr),
       transport(deps.self, deps.rings, std::move(deps.ring_self), deps.limits),
       owner(
           deps.self, deps.clock, transport, *this,
@@ -37,9 +40,11 @@ ProcessCore::ProcessCore(Deps& deps)
       rings_(deps.rings),
       limits_(deps.limits),
       object_bytes_(metrics::PageOf(deps.segment->data()), metrics::HistogramId::kObjectBytes) {
+  executor.set_events(events.get());
   metrics::Page& figures = metrics::PageOf(deps.segment->data());
-  owner.tasks.set_latency(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),
-                          metrics::Histogram(figures, metrics::HistogramId::kActorCallLatency));
+  owner.tasks.set_figures(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),
+                          metrics::Histogram(figures, metrics::HistogramId::kActorCallLatency),
+                          events.get());
 }
 
 ProcessCore::~ProcessCore() = default;

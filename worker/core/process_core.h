@@ -25,6 +25,7 @@
 #include "metrics/counter.h"
 #include "object_store/store_client.h"
 #include "shm/segment.h"
+#include "telemetry/event_writer.h"
 #include "worker/core/actor_directory.h"
 #include "worker/core/blocked_calls.h"
 #include "worker/core/frame_dispatch.h"
@@ -54,13 +55,15 @@ class ProcessCore final : private LocalStore {
     FrameHost& frames;
     ExecutionHost& executions;
     BackPressure limits;
+    bool events = true;  // What its calls did is recorded in the segment.
   };
   // `arena`: the memfd of the node's store. Errors: as of StoreClient::Open.
   static absl::StatusOr<std::unique_ptr<ProcessCore>> Open(Deps deps, UniqueFd arena);
   ~ProcessCore() override;  // Handles and buffers may outlive it.
 
   const ProcessId self;
-  RelayTransport transport;            // The rings, the other nodes, and itself.
+  const std::unique_ptr<telemetry::EventWriter> events;  // Null: nothing is recorded.
+  RelayTransport transport;                              // The rings, the other nodes, and itself.
   std::unique_ptr<StoreClient> store;  // Never null. Goes after all that frees objects in it.
   OwnerState owner;
   GcsCalls gcs;

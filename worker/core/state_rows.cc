@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "telemetry/row_filters.h"
 #include "worker/core/process_core.h"
 #include "worker/limits.h"
 
@@ -57,17 +58,30 @@ const char* PlaceOf(const ObjectEntry& object) {
   return "";
 }
 
+const char* TypeOf(const proto::TaskTemplate& spec) {
+  return telemetry::CallKindName(telemetry::CallKindOf(spec.kind()));
+}
+
+void Add(proto::TaskRow row, const proto::StateQuery& query, RowBudget& budget,
+         proto::StateAnswer& answer) {
+  if (!telemetry::FiltersHold(row, query.filters())) return;
+  budget.Count(row);
+  *answer.add_tasks() = std::move(row);
+}
+
 // Calls that this process has made and that are not over.
-void AddOwnCalls(ProcessCore& core, const std::string& id_sought, RowBudget& budget,
+void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, RowBudget& budget,
                  proto::StateAnswer& answer) {
+  const std::string& id_sought = query.id();
   core.owner.tasks.ForEach([&](TaskRecord& task) {
+    if (task.state == TaskState::kFinished || budget.full()) return;
     const std::string id = core.owner.tasks.IdOf(task).ToHex();
-    if (task.state == TaskState::kFinished ||
-        (!id_sought.empty() && id.compare(0, 28, id_sought, 0, 28) != 0))
-      return;
-    if (budget.full()) return;
-    proto::TaskRow& row = *answer.add_tasks();
+    if (!id_sought.empty() && id.compare(0, 28, id_sought, 0, 28) != 0) return;
+    proto::TaskRow row;
     row.set_task_id(id);
+    row.set_type(TypeOf(task.spec->spec));
+    row.set_created_unix_ms(telemetry::UnixMs(task.created_ms, UnixNow()));
+    row.set_parent_sequence(task.parent.sequence_bits);
     row.set_name(TaskTable::NameOf(task));
     row.set_owner(core.self.packed());
     row.set_attempt(task.attempt);
@@ -79,18 +93,24 @@ void AddOwnCalls(ProcessCore& core, const std::string& id_sought, RowBudget& bud
       row.set_worker(lease->worker->process.packed());
     if (task.spec->spec.kind() != proto::TaskTemplate::ACTOR_CREATION)
       row.set_words(core.owner.WordsOf(task));
-    budget.Count(row);
+    Add(std::move(row), query, budget, answer);
   });
 }
 
 // Those of others that run here.
-void AddRunningCalls(ProcessCore& core, const std::string& id_sought, RowBudget& budget,
+void AddRunningCalls(ProcessCore& core, const proto::StateQuery& query, RowBudget& budget,
                      proto::StateAnswer& answer) {
+  const std::string& id_sought = query.id();
   core.executor.ForEachRunning([&](const CallExecution& call) {
     const TaskId id = call.task();
     if ((!id_sought.empty() && id.ToHex() != id_sought) || budget.full()) return;
-    proto::TaskRow& row = *answer.add_tasks();
+    proto::TaskRow row;
     row.set_task_id(id.ToHex());
+    row.set_type(TypeOf(call.spec()));
+    row.set_created_unix_ms(telemetry::UnixMs(call.head().created_ms, UnixNow()));
+    row.set_parent_sequence(call.head().parent_sequence_bits);
+    const Nanos began = call.began != 0 ? call.began : call.started;
+    if (began != 0) row.set_begin_unix_ns(began + UnixNow() - MonotonicNow());
     row.set_name(std::string(call.name()));
     row.set_state("RUNNING");
     row.set_owner(id.maker_bits);
@@ -98,7 +118,7 @@ void AddRunningCalls(ProcessCore& core, const std::string& id_sought, RowBudget&
     row.set_attempt(call.attempt());
     if (!call.actor_id.is_nil()) row.set_actor_id(call.actor_id.ToHex());
     row.set_worker(core.self.packed());
-    budget.Count(row);
+    Add(std::move(row), query, budget, answer);
   });
 }
 
@@ -127,8 +147,8 @@ proto::StateAnswer AnswerOf(ProcessCore& core, const proto::StateQuery& query) {
   answer.set_request(query.request());
   RowBudget budget(query.limit(), answer);
   if (query.what() == proto::StateQuery::TASKS || query.what() == proto::StateQuery::WHY) {
-    AddOwnCalls(core, query.id(), budget, answer);
-    AddRunningCalls(core, query.id(), budget, answer);
+    AddOwnCalls(core, query, budget, answer);
+    AddRunningCalls(core, query, budget, answer);
   }
   if (query.what() == proto::StateQuery::OBJECTS) AddObjects(core, query.id(), budget, answer);
   return answer;

@@ -42,7 +42,8 @@ void CallExecution::Clear() {
   lost_ = {};
   stream_stopped.store(false, std::memory_order_relaxed);
   discarded = false;
-  started = 0;
+  started = began = 0;
+  function = weight = thread = 0;
   hold_ticket = unasked_bytes = ahead_bytes = stored_bytes_ = 0;
   waits_ahead = false;
   group = nullptr;

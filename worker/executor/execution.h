@@ -114,7 +114,10 @@ class CallExecution final : public Execution {
   uint64_t stream_consumed = 0;  // Under the runtime's lock.
   std::atomic<bool> stream_stopped{false};
   bool discarded = false;  // No reply is wanted: the owner is gone, or it was returned.
-  Nanos started = 0;
+  Nanos started = 0;       // Of tasks: owners are told how long they ran.
+  // Of its event (telemetry/event_writer.h). Weight 0: it is only counted.
+  Nanos began = 0;
+  uint16_t function = 0, weight = 0, thread = 0;
   // Of ArgumentHolds: under which number it has asked, or what it holds without. 0: neither.
   uint64_t hold_ticket = 0, unasked_bytes = 0;
   uint64_t ahead_bytes = 0;                   // Asked for while it is queued, from other nodes.

@@ -31,6 +31,7 @@ TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport,
       host_(host),
       page_(page),
       started_(page),
+      events_(clock),
       holds_(self, clock, transport),
       limits_(limits),
       tasks_executed_(metrics, metrics::CounterId::kTasksExecuted),
@@ -78,9 +79,11 @@ void TaskExecutor::OnTemplate(ProcessId from, std::string_view body) {
   Templates& list = TemplatesOf(from);
   if (spec->number() >= list.size()) list.resize(spec->number() + 1);
   if (spec->gone()) {
-    list[spec->number()] = nullptr;  // Calls that came before hold it.
+    list[spec->number()] = {};  // Calls that came before hold it.
   } else {
-    list[spec->number()] = std::move(spec);
+    KnownTemplate& known = list[spec->number()];
+    known.function = events_.FunctionOf(spec->name(), *spec);
+    known.spec = std::move(spec);
   }
 }
 
@@ -91,7 +94,8 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
     early_.emplace_back(from, std::string(body));  // Its begin comes on the raylet's ring.
     return;
   }
-  std::shared_ptr<const proto::TaskTemplate> spec;
+  KnownTemplate known;
+  std::shared_ptr<const proto::TaskTemplate>& spec = known.spec;
   if ((head->flags & kTemplateInline) != 0) {
     const size_t offset =
         sizeof *head + head->argument_bytes + size_t{head->nested_count} * sizeof(NestedReference);
@@ -99,10 +103,11 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
     if (offset > body.size() ||
         !parsed->ParseFromArray(body.data() + offset, static_cast<int>(body.size() - offset)))
       return;
+    known.function = events_.FunctionOf(parsed->name(), *parsed);
     spec = std::move(parsed);
   } else {
     const Templates& list = TemplatesOf(from);
-    if (head->template_number < list.size()) spec = list[head->template_number];
+    if (head->template_number < list.size()) known = list[head->template_number];
   }
   const bool unknown = spec == nullptr;
   if (unknown) {
@@ -112,6 +117,7 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   if (spare_.empty()) spare_.push_back(std::make_unique<CallExecution>(host_));
   std::shared_ptr<CallExecution> call = spare_.back().release()->Share();
   spare_.pop_back();
+  call->function = known.function;
   if (!call->Begin(from, std::move(spec), body)) {
     call->Fail({ErrorKind::kSystem,
                 "the call did not parse; caller and worker may be of different builds",
@@ -182,6 +188,7 @@ void TaskExecutor::Enqueue(std::shared_ptr<CallExecution> call) {
                     : ActorId::FromBinary(lease_.spec().actor_id())
                           .value_or(ActorId{task.maker_bits, task.sequence_bits});
     call->actor_id = actor_id_;
+    events_.OnActor(actor_id_);
     default_group().queue.push_front(std::move(call));
     return;
   }
@@ -398,6 +405,7 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
     EndAhead(*call, &group);
   // Only of tasks: owners judge by it how much to give a worker ahead.
   if (call->spec().kind() == proto::TaskTemplate::TASK) call->started = clock_.Now();
+  events_.OnStart(*call);
   return call;
 }
 
@@ -425,6 +433,8 @@ void TaskExecutor::Answer(CallExecution& call) {
     if (call.next_running != nullptr) call.next_running->previous_running = call.previous_running;
     (call.started != 0 ? tasks_executed_ : calls_executed_).AddUnderLock();
   }
+  const Nanos end = call.started != 0 ? clock_.Now() : 0;
+  events_.OnEnd(call, end);
   bool keeps = false;
   for (ObjectEntry* entry : call.held) {
     keeps |=
@@ -432,8 +442,7 @@ void TaskExecutor::Answer(CallExecution& call) {
   }
   if (!call.discarded) {
     const uint64_t transit = transits_.Hold(call.owner, call.TakeReturnedNested());
-    const uint64_t run_ns =
-        call.started == 0 ? 0 : static_cast<uint64_t>(clock_.Now() - call.started);
+    const auto run_ns = static_cast<uint64_t>(end != 0 ? end - call.started : 0);
     if (run_ns != 0) run_time_.ObserveUnderLock(static_cast<int64_t>(run_ns));
     SHEAF_FAILPOINT("worker.before_reply");
     Channel& owner = transport_.To(call.owner);

@@ -18,6 +18,7 @@
 #include "proto/raylet.pb.h"
 #include "shm/started_calls.h"
 #include "worker/executor/argument_holds.h"
+#include "worker/executor/call_events.h"
 #include "worker/executor/execution.h"
 #include "worker/owner/back_pressure.h"
 #include "worker/owner/reference_table.h"
@@ -76,6 +77,8 @@ class TaskExecutor {
   bool some_owner_behind() const { return owner_behind_.load(std::memory_order_relaxed) != 0; }
   // It is the owner of `call`.
   bool IsOwnerBehind(const CallExecution& call);
+  // Where ended calls are recorded; nullptr, and until then: nowhere.
+  void set_events(telemetry::EventWriter* events) { events_.set_writer(events); }
   // Of this node. Until then nothing bounds what calls hold, or what comes for them ahead of need.
   void set_store_bytes(uint64_t capacity) {
     holds_.set_store_bytes(capacity);
@@ -132,14 +135,19 @@ class TaskExecutor {
   ExecutionHost& host_;
   ProcessPage* const page_;
   StartedCalls started_;
+  CallEvents events_;
   ArgumentHolds holds_;
   uint64_t most_ahead_ = UINT64_MAX;
   uint64_t ahead_bytes_ = 0;  // Of all queued calls.
   const BackPressure limits_;
   metrics::Counter tasks_executed_, calls_executed_;
   metrics::Histogram run_time_;
+  struct KnownTemplate {
+    std::shared_ptr<const proto::TaskTemplate> spec;
+    uint16_t function = 0;  // Of its events.
+  };
   // Of one sender, by number.
-  using Templates = std::vector<std::shared_ptr<const proto::TaskTemplate>>;
+  using Templates = std::vector<KnownTemplate>;
   Templates& TemplatesOf(ProcessId sender);
   absl::flat_hash_map<ProcessId, std::unique_ptr<Templates>> templates_;
   ProcessId last_sender_;

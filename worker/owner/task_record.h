@@ -78,6 +78,7 @@ struct TaskRecord {
   int32_t retries_left = 0;  // -1: without bound.
   uint32_t bytes = 0;  // What it takes of credits (back_pressure.h); changes outside of lists only.
   uint32_t lineage_bytes = 0;  // Not 0: kept as lineage, which holds its arguments as that alone.
+  uint32_t created_ms = 0;     // When it was submitted: wall time, modulo 2^32.
   uint16_t unresolved = 0;     // Arguments that are not ready.
   TaskState state = TaskState::kWaitingForArguments;
   bool cancelled : 1 = false;
@@ -87,7 +88,7 @@ struct TaskRecord {
   bool has_reference_arguments() const { return references && !references->arguments.empty(); }
   bool has_own_name() const { return references && !references->name.empty(); }
 };
-static_assert(sizeof(TaskRecord) <= 160);
+static_assert(sizeof(TaskRecord) <= 168);
 
 // Task lists without allocation.
 struct TaskList {

@@ -80,6 +80,7 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
     task->references->name = spec.name;
   }
   task->parent = parent;
+  task->created_ms = clock_.CoarseUnixMs();
   task->retries_left = record.spec.max_retries();
   const TaskId id = IdOf(*task);
   const uint32_t returns = std::max<uint32_t>(1, record.spec.num_returns());
@@ -145,6 +146,8 @@ void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push
   head.template_number = number;
   head.attempt = task.attempt;
   head.argument_bytes = static_cast<uint32_t>(task.arguments.size());
+  head.parent_sequence_bits = task.parent.sequence_bits;
+  head.created_ms = task.created_ms;
   if (!references_.HasRoomFor(kInlineValue)) [[unlikely]]
     head.flags |= kResultsToStore;
   task.state = TaskState::kPushed;
@@ -275,7 +278,8 @@ TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
     const auto* failed = in.Struct<ReturnHead>();
     const std::string_view bytes = failed == nullptr ? std::string_view{} : in.Bytes(failed->bytes);
     const Error error = DecodeError(bytes);
-    Fail(task, task.cancelled && error.kind == ErrorKind::kTaskFailed ? Cancelled(task) : error);
+    Fail(task, task.cancelled && error.kind == ErrorKind::kTaskFailed ? Cancelled(task) : error,
+         /*known=*/true);
     return Outcome::kFinished;
   }
   std::vector<ObjectEntry*> nested;
@@ -353,7 +357,30 @@ void TaskTable::FailStarted(TaskRecord& task, const Error& error, NodeNumber nod
   Fail(task, error);
 }
 
-void TaskTable::Fail(TaskRecord& task, const Error& error) {
+namespace {
+
+telemetry::TaskEvent EventOf(const TaskRecord& task, TaskId id, const Error& error, Nanos now) {
+  telemetry::TaskEvent event;
+  event.task = id;
+  event.begin = event.end = now;
+  event.parent_sequence = task.parent.sequence_bits;
+  event.created_ms = task.created_ms;
+  event.attempt = static_cast<uint16_t>(task.attempt);
+  event.error = error.kind;
+  event.outcome = error.kind == ErrorKind::kTaskCancelled ? telemetry::Outcome::kCancelled
+                                                          : telemetry::Outcome::kFailed;
+  return event;
+}
+
+}  // namespace
+
+void TaskTable::Fail(TaskRecord& task, const Error& error, bool known) {
+  if (events_ != nullptr && !known) {
+    telemetry::TaskEvent event = EventOf(task, IdOf(task), error, clock_.Now());
+    event.function =
+        events_->FunctionOf(NameOf(task), telemetry::CallKindOf(task.spec->spec.kind()));
+    events_->RecordFailure(event, error.message);
+  }
   if (task.stream) EndStream(task, error, 0);
   references_.SetError(*task.first_return, error);
   if (task.references) {

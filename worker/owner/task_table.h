@@ -14,6 +14,7 @@
 #include "absl/container/btree_map.h"
 #include "base/clock.h"
 #include "metrics/counter.h"
+#include "telemetry/event_writer.h"
 #include "worker/owner/reference_table.h"
 #include "worker/owner/slab.h"
 #include "worker/owner/stream_state.h"
@@ -63,8 +64,9 @@ class TaskTable {
   // finished and may be freed.
   enum class Outcome { kFinished, kRetry };
   Outcome Finish(const Reply& reply, ProcessId from);
-  // Ends a call without a reply: all its unready results get `error`.
-  void Fail(TaskRecord& task, const Error& error);
+  // Ends a call without a reply: all its unready results get `error`. `known`: its executor has
+  // recorded that.
+  void Fail(TaskRecord& task, const Error& error, bool known = false);
   // The same, after the death of a worker on `node` that had started it.
   void FailStarted(TaskRecord& task, const Error& error, NodeNumber node);
   // The results that a worker on `node` may have sealed for this attempt, of which nobody heard,
@@ -76,8 +78,11 @@ class TaskTable {
   }
   // Where the times from submission to result of a sample of all calls go (one in kSampled).
   static constexpr uint64_t kSampled = 64;
-  void set_latency(metrics::Histogram tasks, metrics::Histogram calls) {
+  // `events`: where calls are recorded that end without their executor's word; may be null.
+  void set_figures(metrics::Histogram tasks, metrics::Histogram calls,
+                   telemetry::EventWriter* events) {
     latency_ = {{tasks, calls}};
+    events_ = events;
   }
   // Takes one retry and prepares the next attempt; false: none left (or cancelled).
   bool TakeRetry(TaskRecord& task);
@@ -174,6 +179,7 @@ class TaskTable {
   uint64_t pushes_ = 0, reconstructions_ = 0;
   absl::flat_hash_map<uint32_t, Nanos> sampled_;  // By cookie: when the call was submitted.
   std::optional<std::array<metrics::Histogram, 2>> latency_;  // Tasks, calls of actor methods.
+  telemetry::EventWriter* events_ = nullptr;
   std::function<void(ObjectEntry&)> want_borrowed_;
   TaskList lineage_;  // Finished calls that may run again, the oldest first.
   uint64_t lineage_bytes_ = 0;

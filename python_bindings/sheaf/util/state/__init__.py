@@ -15,13 +15,12 @@ from sheaf.util.state.listings import (
     list_nodes,
     list_objects,
     list_placement_groups,
-    list_tasks,
     list_workers,
-    worker_id,
 )
 from sheaf.util.state.logs import get_log, list_logs
-from sheaf.util.state.rows import Row
+from sheaf.util.state.rows import Row, worker_id
 from sheaf.util.state.summaries import summarize_actors, summarize_objects, summarize_tasks
+from sheaf.util.state.tasks import list_tasks
 
 StateApiClient = absent.a_class(
     "util.state.StateApiClient", "list_actors() and the like of sheaf.util.state ask it"

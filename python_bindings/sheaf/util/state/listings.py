@@ -6,22 +6,13 @@ from __future__ import annotations
 from sheaf import _core, cluster
 from sheaf.ids import node_id
 from sheaf.util import placement_group
+from sheaf.util.state import tasks
 from sheaf.util.state.exception import RayStateApiException
-from sheaf.util.state.rows import Row, chosen
+from sheaf.util.state.rows import Row, chosen, worker_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-
-def worker_id(process: str) -> str:
-    """Returns the id of a process as the runtime context has it: 16 hexadecimal digits.
-
-    Args:
-        process: "NODE.NUMBER"; "": none, which gives "".
-    """
-    node, _, number = process.partition(".")
-    return f"{int(node):08x}{int(number):08x}" if number else ""
 
 
 def _node_of(process: str) -> str | None:
@@ -158,58 +149,6 @@ def list_placement_groups(
     return chosen(rows, filters, limit)
 
 
-def list_tasks(
-    address: str | None = None,
-    filters: Any = None,
-    limit: int = 100,
-    timeout: int = 30,
-    detail: bool = False,
-    raise_on_missing_output: bool = True,
-    _explain: bool = False,
-) -> list[Row]:
-    """Lists the calls that have not ended, those of actors too.
-
-    Args:
-        address: without effect: it is this process's cluster.
-        filters: (field, "=" or "!=", value) each; all must hold.
-        limit: how many rows at most.
-        detail: without effect.
-        timeout: without effect.
-        raise_on_missing_output: without effect.
-
-    Returns:
-        Rows of task_id, name, func_or_class_name, state, attempt_number, job_id, actor_id,
-        node_id, worker_id, worker_pid, type and waits_for, which says in words what holds the call
-        up.
-
-    Raises:
-        ValueError: a filter has another operator.
-        RayStateApiException: a filter names a field that there is none of.
-        RayError: the cluster did not answer.
-    """
-    pids = {row["worker"]: row["pid"] for row in _core.workers()}
-    rows = [
-        Row(
-            task_id=row["task_id"],
-            name=row["name"],
-            func_or_class_name=row["name"],
-            state=_TASK_STATES.get(row["state"], row["state"]),
-            attempt_number=row["attempt"],
-            job_id=f"{row['job']:08x}",
-            actor_id=row["actor_id"] or None,
-            node_id=_node_of(row["worker"]),
-            worker_id=worker_id(row["worker"]) or None,
-            worker_pid=pids.get(row["worker"]),
-            type="ACTOR_TASK"
-            if row["state"] == "WAITING_FOR_ACTOR" or row["actor_id"]
-            else "NORMAL_TASK",
-            waits_for=row["words"],
-        )
-        for row in _tasks()
-    ]
-    return chosen(rows, filters, limit)
-
-
 def list_objects(
     address: str | None = None,
     filters: Any = None,
@@ -342,24 +281,6 @@ def list_workers(
     return chosen(rows, filters, limit)
 
 
-def _tasks() -> list[dict[str, Any]]:
-    """One row for each call: its caller tells of it, and where it runs the worker, too."""
-    out: dict[tuple[str, int], dict[str, Any]] = {}
-    for row in _core.tasks():
-        other = out.setdefault((row["task_id"], row["attempt"]), row)
-        if other is not row:
-            running, told = (row, other) if row["state"] == "RUNNING" else (other, row)
-            merged = {**told, **{name: value for name, value in running.items() if value}}
-            out[row["task_id"], row["attempt"]] = merged
-    return list(out.values())
-
-
-_TASK_STATES = {
-    "WAITING_FOR_ARGUMENTS": "PENDING_ARGS_AVAIL",
-    "WAITING_FOR_LEASE": "PENDING_NODE_ASSIGNMENT",
-    "WAITING_FOR_ACTOR": "PENDING_ACTOR_TASK_ARGS_FETCH",
-    "PUSHED": "SUBMITTED_TO_WORKER",
-}
 ALL = 1 << 30
 
 
@@ -427,12 +348,12 @@ def get_task(id: str, address: Any = None, timeout: int = 30, _explain: bool = F
         timeout: without effect.
 
     Returns:
-        Its row in list_tasks, or None: it has ended, or there was none.
+        Its row in list_tasks, or None: there was none, or no node remembers it.
 
     Raises:
         RayError: the cluster did not answer.
     """
-    return _one(list_tasks(limit=ALL), "task_id", id)
+    return _one(tasks.rows_of(id), "task_id", id)
 
 
 def get_worker(

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from sheaf.util.state.listings import ALL, list_actors, list_objects, list_tasks
+from sheaf.util.state import tasks
+from sheaf.util.state.listings import ALL, list_actors, list_objects
 from sheaf.util.state.rows import Row
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ def summarize_tasks(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
-    """Counts the calls that have not ended, by function and state.
+    """Counts the calls, by function and state; exactly, those that no listing has, too.
 
     Args:
         address: without effect.
@@ -39,15 +40,30 @@ def summarize_tasks(
     Raises:
         RayError: the cluster did not answer.
     """
-    rows = list_tasks(limit=ALL)
-    of_actors = sum(row["type"] == "ACTOR_TASK" for row in rows)
-    constructors = sum(row["type"] == "ACTOR_CREATION_TASK" for row in rows)
+    rows, _, _ = tasks.known_calls(ended=False, filters=[], limit=ALL)
+    summary: dict[str, dict[str, Any]] = {}
+    totals = dict.fromkeys(("NORMAL_TASK", "ACTOR_TASK", "ACTOR_CREATION_TASK"), 0)
+
+    def count(name: str, type: str, state: str, number: int) -> None:
+        if number:
+            entry = summary.setdefault(
+                name, {"func_or_class_name": name, "type": type, "state_counts": {}}
+            )
+            counts = entry["state_counts"]
+            counts[state] = counts.get(state, 0) + number
+            totals[type] += number
+
+    for row in rows:
+        count(row["name"], row["type"], tasks.public_state(row["state"]), 1)
+    for row in tasks.functions():
+        count(row["name"], row["type"], "FINISHED", row["finished"])
+        count(row["name"], row["type"], "FAILED", row["failed"] + row["cancelled"])
     return {
         "cluster": {
-            "summary": _summary(rows, "name", "state"),
-            "total_tasks": len(rows) - of_actors - constructors,
-            "total_actor_tasks": of_actors,
-            "total_actor_scheduled": constructors,
+            "summary": summary,
+            "total_tasks": totals["NORMAL_TASK"],
+            "total_actor_tasks": totals["ACTOR_TASK"],
+            "total_actor_scheduled": totals["ACTOR_CREATION_TASK"],
             "summary_by": "func_name",
         }
     }

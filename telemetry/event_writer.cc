@@ -1,0 +1,115 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "telemetry/event_writer.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "telemetry/event_words.h"
+
+namespace sheaf::telemetry {
+
+size_t RunTimeBucketOf(Nanos run) {
+  constexpr int kFirstBoundBits = 10;
+  if (run <= 1) return 0;
+  const int bits = std::bit_width(static_cast<uint64_t>(run) - 1);
+  return static_cast<size_t>(
+      std::clamp(bits - kFirstBoundBits, 0, static_cast<int>(kRunTimeBuckets) - 1));
+}
+
+const char* OutcomeName(Outcome outcome) {
+  return outcome == Outcome::kFinished ? "FINISHED"
+         : outcome == Outcome::kFailed ? "FAILED"
+                                       : "CANCELLED";
+}
+
+const char* CallKindName(CallKind kind) {
+  return kind == CallKind::kActorCreation ? "ACTOR_CREATION_TASK"
+         : kind == CallKind::kActorMethod ? "ACTOR_TASK"
+                                          : "NORMAL_TASK";
+}
+
+std::string_view LastOf(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t begin = text.size() - most;
+  while (begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) ++begin;
+  return text.substr(begin);
+}
+
+EventWriter::EventWriter(EventPage& page) : page_(page), samplers_(1) {}
+
+uint16_t EventWriter::FunctionOf(std::string_view name, CallKind kind) {
+  const std::string_view shown = Shortened(name, kFunctionNameBytes);
+  std::string key(1, static_cast<char>(kind));
+  key += shown;
+  if (const auto known = numbers_.find(key); known != numbers_.end()) return known->second;
+  if (samplers_.size() == kFunctions) return kOtherFunction;
+  const auto number = static_cast<uint16_t>(samplers_.size());
+  FunctionSlot& slot = page_.functions[number];
+  slot.kind.store(static_cast<uint64_t>(kind), std::memory_order_relaxed);
+  StoreText(slot.name, shown);
+  page_.header.functions.store(number, std::memory_order_release);
+  samplers_.emplace_back();
+  numbers_.emplace(std::move(key), number);
+  return number;
+}
+
+void EventWriter::SetActor(ActorId actor) {
+  page_.header.actor_maker.store(actor.maker_bits, std::memory_order_relaxed);
+  page_.header.actor_sequence.store(actor.sequence_bits, std::memory_order_relaxed);
+}
+
+void EventWriter::CountTimes(FunctionSlot& slot, Sampler& sampler, Nanos run) {
+  const uint64_t took = run > 0 ? static_cast<uint64_t>(run) : 0;
+  Add(slot.timed, 1);
+  Add(slot.run_ns, took);
+  if (took > slot.longest_ns.load(std::memory_order_relaxed))
+    slot.longest_ns.store(took, std::memory_order_relaxed);
+  Add(slot.run_time[RunTimeBucketOf(run)], 1);
+  // Of about the last 1,024 calls: each timed one stands for as many as it weighs. A first, long one
+  // counts as all that are to come.
+  const auto bounded = static_cast<int64_t>(std::min<uint64_t>(took, UINT32_MAX));
+  const int64_t part = std::max<int64_t>(1, 1024 / 16 / sampler.weight);
+  const int64_t average = sampler.average_ns;
+  sampler.average_ns =
+      average == 0
+          ? static_cast<uint32_t>(bounded)
+          : static_cast<uint32_t>(std::max<int64_t>(1, average + (bounded - average) / part));
+  sampler.weight = sampler.average_ns < kRareBelow      ? kRareWeight
+                   : sampler.average_ns < kSampledBelow ? kSampledWeight
+                                                        : 1;
+  sampler.until_next = std::min(sampler.until_next, sampler.weight);
+}
+
+void EventWriter::Append(const TaskEvent& event) {
+  const uint64_t number = page_.header.recorded.load(std::memory_order_relaxed) + 1;
+  EventSlot& slot = page_.ended[(number - 1) % kEndedCalls];
+  const EventWords words = Pack(event);
+  WriteSlot(slot, number, [&] {
+    for (size_t i = 0; i < kEventWords; ++i)
+      slot.words[i].store(words[i], std::memory_order_relaxed);
+  });
+  page_.header.recorded.store(number, std::memory_order_release);
+}
+
+void EventWriter::Record(const TaskEvent& event) {
+  FunctionSlot& slot = page_.functions[event.function];
+  Add(slot.ended[static_cast<size_t>(event.outcome)], 1);
+  CountTimes(slot, samplers_[event.function], event.end - event.begin);
+  Append(event);
+}
+
+void EventWriter::RecordFailure(const TaskEvent& event, std::string_view text) {
+  FunctionSlot& function = page_.functions[event.function];
+  Add(function.ended[static_cast<size_t>(event.outcome)], 1);
+  const uint64_t number = page_.header.failures.load(std::memory_order_relaxed) + 1;
+  FailureSlot& slot = page_.failures[(number - 1) % kFailures];
+  const EventWords words = Pack(event);
+  WriteSlot(slot.event, number, [&] {
+    for (size_t i = 0; i < kEventWords; ++i)
+      slot.event.words[i].store(words[i], std::memory_order_relaxed);
+    StoreText(slot.text, Shortened(text, kErrorTextBytes));
+  });
+  page_.header.failures.store(number, std::memory_order_release);
+}
+
+}  // namespace sheaf::telemetry

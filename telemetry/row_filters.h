@@ -1,0 +1,20 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Which rows of calls a question wants, for those who make them: owners, workers, and the history.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "proto/raylet.pb.h"
+
+namespace sheaf::telemetry {
+
+// Whether all of `filters` hold of `row`. Values are compared as text, in any case.
+bool FiltersHold(const proto::TaskRow& row,
+                 const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters);
+
+// The time, in milliseconds since 1970, whose last 32 bits are `ms` (Clock::CoarseUnixMs) and that is
+// next to `near`, a wall time. 0: 0.
+int64_t UnixMs(uint32_t ms, Nanos near);
+
+}  // namespace sheaf::telemetry

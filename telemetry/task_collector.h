@@ -1,0 +1,60 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// One thread of a node that reads the task events of its processes before they are overwritten, and
+// answers what is asked of them (TaskHistory). It looks four times a second while there is news, else
+// once, and sleeps while no process is attached. Thread-safe; nobody waits for it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "absl/container/btree_map.h"
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "proto/raylet.pb.h"
+#include "shm/segment.h"
+#include "telemetry/task_history.h"
+
+namespace sheaf::telemetry {
+
+class TaskCollector {
+ public:
+  static constexpr size_t kHistoryBytes = 32 * 1024 * 1024;
+
+  explicit TaskCollector(size_t history_bytes = kHistoryBytes);
+  // What has been asked is answered first.
+  ~TaskCollector();
+  TaskCollector(const TaskCollector&) = delete;
+  TaskCollector& operator=(const TaskCollector&) = delete;
+
+  // A process with that segment has attached.
+  void Add(ProcessId process, int32_t os_pid, std::shared_ptr<Mapping> segment);
+  // It is gone; its segment is read a last time.
+  void Remove(ProcessId process);
+  // Calls `done`, on the thread of this, with what nodes remember: TASKS with `ended`, or FUNCTIONS.
+  void Ask(proto::StateQuery query, uint32_t limit, std::function<void(proto::StateAnswer)> done);
+  // Events that were overwritten before they were read.
+  uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  using Step = std::function<void()>;
+  void Push(Step step);
+  void Run();
+
+  // Of the thread alone.
+  TaskHistory history_;
+  absl::btree_map<ProcessId, std::shared_ptr<Mapping>> segments_;
+
+  std::atomic<uint64_t> lost_{0};
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Step> steps_ ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // Last: it uses all the others.
+};
+
+}  // namespace sheaf::telemetry

@@ -1,0 +1,163 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "telemetry/task_history.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "base/message_limits.h"
+#include "telemetry/row_filters.h"
+
+namespace sheaf::telemetry {
+
+// A slot of the deques and what they hold beside it is about this big.
+TaskHistory::TaskHistory(size_t bytes)
+    : most_ended_(bytes / 10 * 9 / sizeof(Ended)),
+      most_failures_(bytes / 10 / (sizeof(Failure) + kErrorTextBytes)) {}
+
+void TaskHistory::Add(ProcessId process, int32_t os_pid, const EventPage& page) {
+  processes_[process] = std::make_unique<Process>(process, os_pid, page);
+}
+
+void TaskHistory::Remove(ProcessId process) {
+  const auto found = processes_.find(process);
+  if (found == processes_.end()) return;
+  ReadFrom(*found->second);
+  SumUp(*found->second, of_the_gone_);
+  processes_.erase(found);
+}
+
+bool TaskHistory::Read() {
+  bool any = false;
+  for (auto& [id, process] : processes_) {
+    if (process->reader.HasNews()) any |= ReadFrom(*process);
+  }
+  return any;
+}
+
+bool TaskHistory::ReadFrom(Process& process) {
+  bool any = false;
+  lost_ += process.reader.Drain([&](const TaskEvent& event, std::string_view text) {
+    any = true;
+    std::shared_ptr<const Place> place = PlaceOf(process, event.function);
+    if (event.outcome == Outcome::kFinished) {
+      ended_.push_back({event, std::move(place)});
+      if (ended_.size() > most_ended_) ended_.pop_front();
+    } else {
+      failures_.push_back({{event, std::move(place)}, std::string(text)});
+      if (failures_.size() > most_failures_) failures_.pop_front();
+    }
+  });
+  return any;
+}
+
+// A process becomes an actor, and learns its job, before calls of it end; a driver's first failures
+// may be of before it knows.
+std::shared_ptr<const TaskHistory::Place> TaskHistory::PlaceOf(Process& process,
+                                                               uint16_t function) {
+  if (function >= kFunctions) function = kOtherFunction;
+  if (function >= process.places.size()) process.places.resize(function + 1);
+  std::shared_ptr<const Place>& known = process.places[function];
+  const JobNumber job = process.reader.job();
+  const ActorId actor = process.reader.actor();
+  if (known == nullptr || known->job != job || known->actor != actor) {
+    FunctionFigures figures = process.reader.FiguresOf(function);
+    known = std::make_shared<const Place>(
+        Place{process.process, process.os_pid, job, actor, std::move(figures.name), figures.kind});
+  }
+  return known;
+}
+
+void TaskHistory::Fill(const Ended& call, const std::string* text, Nanos to_wall,
+                       proto::TaskRow& row) {
+  const TaskEvent& event = call.event;
+  const Place& place = *call.place;
+  row.set_task_id(event.task.ToHex());
+  row.set_name(place.function);
+  row.set_type(CallKindName(place.kind));
+  row.set_state(OutcomeName(event.outcome));
+  row.set_owner(event.task.maker_bits);
+  row.set_attempt(event.attempt);
+  row.set_job(place.job);
+  // Where its owner recorded the end, it ran nowhere, or nobody knows.
+  if (place.process.packed() != event.task.maker_bits) {
+    row.set_worker(place.process.packed());
+    row.set_os_pid(place.os_pid);
+    row.set_thread(event.thread);
+    if (!place.actor.is_nil() && place.kind != CallKind::kTask)
+      row.set_actor_id(place.actor.ToHex());
+  }
+  const Nanos end = event.end + to_wall;
+  row.set_created_unix_ms(UnixMs(event.created_ms, end));
+  if (event.begin != event.end) row.set_begin_unix_ns(event.begin + to_wall);
+  row.set_end_unix_ns(end);
+  row.set_parent_sequence(event.parent_sequence);
+  row.set_weight(event.weight);
+  if (text == nullptr) return;
+  row.set_error_type(ErrorName(event.error));
+  row.set_error(*text);
+}
+
+bool TaskHistory::Matches(const proto::TaskRow& row, const proto::StateQuery& query) {
+  if (!query.id().empty() && !absl::StartsWith(row.task_id(), query.id())) return false;
+  return FiltersHold(row, query.filters());
+}
+
+void TaskHistory::AddTasks(const proto::StateQuery& query, uint32_t limit, Nanos to_wall,
+                           proto::StateAnswer& answer) const {
+  // Both from their ends, merged by when calls ended.
+  auto ended = ended_.rbegin();
+  auto failed = failures_.rbegin();
+  size_t bytes = 0;
+  proto::TaskRow row;
+  while (ended != ended_.rend() || failed != failures_.rend()) {
+    const bool take_failed = ended == ended_.rend() ||
+                             (failed != failures_.rend() && failed->event.end >= ended->event.end);
+    const Ended& call = take_failed ? *failed : *ended;
+    const std::string* text = take_failed ? &failed->text : nullptr;
+    take_failed ? static_cast<void>(++failed) : static_cast<void>(++ended);
+    if (query.ended_before_ns() != 0 && call.event.end + to_wall >= query.ended_before_ns())
+      continue;
+    row.Clear();
+    Fill(call, text, to_wall, row);
+    if (!Matches(row, query)) continue;
+    if (limit == 0 || bytes > kMaxStateBytes) {
+      answer.set_truncated(true);
+      break;
+    }
+    --limit;
+    bytes += row.ByteSizeLong();
+    *answer.add_tasks() = row;
+  }
+  answer.set_events_lost(answer.events_lost() + lost_);
+}
+
+void TaskHistory::SumUp(const Process& process,
+                        absl::btree_map<FunctionKey, FunctionFigures>& sums) {
+  const JobNumber job = process.reader.job();
+  for (size_t i = 0; i < process.reader.functions(); ++i) {
+    const FunctionFigures figures = process.reader.FiguresOf(static_cast<uint16_t>(i));
+    if (figures.ended[0] + figures.ended[1] + figures.ended[2] == 0) continue;
+    sums[{job, figures.kind, figures.name}].Add(figures);
+  }
+}
+
+void TaskHistory::AddFunctions(proto::StateAnswer& answer) const {
+  absl::btree_map<FunctionKey, FunctionFigures> sums = of_the_gone_;
+  for (const auto& [id, process] : processes_) SumUp(*process, sums);
+  for (const auto& [key, figures] : sums) {
+    proto::FunctionRow& row = *answer.add_functions();
+    row.set_job(std::get<JobNumber>(key));
+    row.set_type(CallKindName(std::get<CallKind>(key)));
+    row.set_name(std::get<std::string>(key));
+    row.set_finished(figures.ended[0]);
+    row.set_failed(figures.ended[1]);
+    row.set_cancelled(figures.ended[2]);
+    row.set_timed(figures.timed);
+    row.set_run_ns(figures.run_ns);
+    row.set_longest_ns(figures.longest_ns);
+    for (const uint64_t count : figures.run_time) row.add_run_time(count);
+  }
+}
+
+}  // namespace sheaf::telemetry

@@ -1,0 +1,49 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/call_events.h"
+
+#include <atomic>
+
+namespace sheaf {
+
+void CallEvents::Start(CallExecution& call) {
+  if (call.has_own_name()) [[unlikely]]
+    call.function = FunctionOf(call.name(), call.spec());
+  call.weight = writer_->Begin(call.function);
+  if (call.weight == 0) [[likely]]
+    return;
+  call.began = call.started != 0 ? call.started : clock_.Now();
+  static std::atomic<uint16_t> threads{0};
+  thread_local const uint16_t number = threads.fetch_add(1, std::memory_order_relaxed);
+  call.thread = number;
+}
+
+void CallEvents::End(const CallExecution& call, Nanos end) {
+  const bool succeeded = call.succeeded();
+  if (call.group == nullptr && (succeeded || call.discarded))
+    return;  // It went back to its owner, or its owner is dead.
+  if (succeeded && call.weight == 0) [[likely]]
+    return writer_->Count(call.function);
+  telemetry::TaskEvent event;
+  event.task = call.task();
+  event.end = end != 0 ? end : clock_.Now();
+  event.begin = call.began != 0 ? call.began : call.started != 0 ? call.started : event.end;
+  event.parent_sequence = call.head().parent_sequence_bits;
+  event.created_ms = call.head().created_ms;
+  event.function = call.function;
+  event.thread = call.thread;
+  event.attempt = static_cast<uint16_t>(call.attempt());
+  if (succeeded) {
+    event.weight = call.weight;
+    return writer_->Record(event);
+  }
+  event.error = call.failure().kind;
+  event.outcome = event.error == ErrorKind::kTaskCancelled ? telemetry::Outcome::kCancelled
+                                                           : telemetry::Outcome::kFailed;
+  // What user code raised stands behind the traceback.
+  const std::string_view text = call.failure().message;
+  writer_->RecordFailure(event, event.error == ErrorKind::kTaskFailed
+                                    ? telemetry::LastOf(text, telemetry::kErrorTextBytes)
+                                    : text);
+}
+
+}  // namespace sheaf

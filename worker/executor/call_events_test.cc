@@ -1,0 +1,147 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/executor/call_events.h"
+
+#include "shm/process_segment.h"
+#include "telemetry/event_reader.h"
+#include "worker/executor/fake_execution_host.h"
+#include "worker/executor/task_executor.h"
+#include "worker/owner_state_for_test.h"
+
+namespace sheaf {
+namespace {
+
+using telemetry::Outcome;
+using telemetry::TaskEvent;
+
+constexpr ProcessId kCaller{1, 9};
+constexpr uint64_t kLease = 5;
+
+struct Worker : FakeExecutionHost {
+  absl::Status SendItem(CallExecution&, const std::string&,
+                        std::span<const ObjectHandle>) override {
+    return absl::OkStatus();
+  }
+  void Ended(CallExecution* call) override {
+    executor.NoteEnded(call);
+    executor.FinishEnded();
+  }
+  Worker() {
+    proto::LeaseBegin begin;
+    begin.set_lease(kLease);
+    executor.OnLeaseBegin(begin);
+    executor.set_events(&writer);
+  }
+  void Push(uint64_t number) {
+    PushTaskHead head{};
+    head.task_sequence_bits = number << 16;
+    head.lease = kLease;
+    head.push = number;
+    head.attempt = 2;
+    head.parent_sequence_bits = 77;
+    head.created_ms = 123;
+    head.flags = kTemplateInline;
+    proto::TaskTemplate spec;
+    spec.set_name("square");
+    std::string body(AsBytes(head));
+    body += spec.SerializeAsString();
+    executor.OnPush(kCaller, body);
+  }
+  std::shared_ptr<CallExecution> Start() { return executor.Take(executor.default_group()); }
+  std::vector<TaskEvent> Events() {
+    std::vector<TaskEvent> recorded;
+    texts.clear();
+    const uint64_t lost = reader.Drain([&](const TaskEvent& event, std::string_view text) {
+      recorded.push_back(event);
+      texts.emplace_back(text);
+    });
+    CHECK(lost == 0);
+    return recorded;
+  }
+
+  Fixture process;
+  ProcessPage page{};
+  metrics::Page metrics{};
+  std::unique_ptr<telemetry::EventPage> events = std::make_unique<telemetry::EventPage>();
+  telemetry::EventWriter writer{*events};
+  telemetry::EventReader reader{*events};
+  TaskExecutor executor{kSelf,
+                        process.clock,
+                        process.transport,
+                        process.owner.references,
+                        process.owner.transits,
+                        *this,
+                        &page,
+                        metrics};
+  std::vector<std::string> texts;
+};
+
+}  // namespace
+
+SCENARIO("a call that ran is recorded with what its owner said of it") {
+  Worker worker;
+  worker.Push(1);
+  const Nanos begin = worker.process.clock.Now();
+  auto call = worker.Start();
+  worker.process.clock.Advance(3 * kMillisecond);
+  call.reset();
+  const std::vector<TaskEvent> events = worker.Events();
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].task == TaskId{kCaller.packed(), 1 << 16});
+  CHECK(events[0].begin == begin);
+  CHECK(events[0].end == begin + 3 * kMillisecond);
+  CHECK(events[0].parent_sequence == 77);
+  CHECK(events[0].created_ms == 123);
+  CHECK(events[0].attempt == 2);
+  CHECK(events[0].outcome == Outcome::kFinished);
+  CHECK(worker.reader.FiguresOf(events[0].function).name == "square");
+}
+
+SCENARIO("failures keep the end of what was raised, and the beginning of what Sheaf says") {
+  Worker worker;
+  worker.Push(1);
+  worker.Push(2);
+  const std::string lengthy(1000, '-');
+  worker.Start()->Fail({ErrorKind::kTaskFailed, "Traceback" + lengthy + "ValueError: no", {}},
+                       false);
+  worker.Start()->Fail({ErrorKind::kObjectLost, "the object" + lengthy, {}}, false);
+  const std::vector<TaskEvent> events = worker.Events();
+  REQUIRE(events.size() == 2);
+  CHECK(events[0].outcome == Outcome::kFailed);
+  CHECK(events[0].error == ErrorKind::kTaskFailed);
+  CHECK(worker.texts[0].ends_with("-ValueError: no"));
+  CHECK(worker.texts[1].starts_with("the object-"));
+}
+
+SCENARIO("what did not run is recorded as cancelled, and what went back to its owner is not") {
+  Worker worker;
+  worker.Push(1);
+  worker.Push(2);
+  worker.executor.OnCancel(kCaller, TaskId{kCaller.packed(), 1 << 16}, false);
+  proto::LeaseEnd end;
+  end.set_lease(kLease);
+  worker.executor.OnLeaseEnd(end);
+  const std::vector<TaskEvent> events = worker.Events();
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].task.sequence_bits == 1 << 16);
+  CHECK(events[0].outcome == Outcome::kCancelled);
+  CHECK(events[0].begin == events[0].end);
+}
+
+SCENARIO("an owner records what no executor can") {
+  Worker worker;
+  OwnerState& owner = worker.process.owner;
+  owner.tasks.set_figures({worker.metrics, metrics::HistogramId::kTaskLatency},
+                          {worker.metrics, metrics::HistogramId::kActorCallLatency},
+                          &worker.writer);
+  const ObjectHandle result = worker.process.Submit(worker.process.Template());
+  TaskRecord* task = result.entry()->task;
+  REQUIRE(task != nullptr);
+  owner.tasks.Fail(*task, {ErrorKind::kTaskUnschedulable, "no node has 9 CPU", {}});
+  const std::vector<TaskEvent> events = worker.Events();
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].error == ErrorKind::kTaskUnschedulable);
+  CHECK(worker.reader.FiguresOf(events[0].function).name == "square");
+  CHECK(worker.texts[0] == "no node has 9 CPU");
+}
+
+}  // namespace sheaf

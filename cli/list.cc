@@ -218,10 +218,17 @@ Table Workers(const proto::StateAnswer& answer) {
   return table;
 }
 
+uint64_t WaitingOf(const proto::FunctionRow& row) {
+  return row.waiting_for_arguments() + row.waiting_for_place() +
+         (row.pushed() - std::min(row.pushed(), row.running()));
+}
+
 Table Functions(const proto::StateAnswer& answer) {
   Table table{{{"FUNCTION", "name"},
                {"TYPE", "type"},
                {"JOB", "job"},
+               {"WAITING", "waiting"},
+               {"RUNNING", "running"},
                {"FINISHED", "finished"},
                {"FAILED", "failed"},
                {"CANCELLED", "cancelled"},
@@ -231,6 +238,7 @@ Table Functions(const proto::StateAnswer& answer) {
   for (const proto::FunctionRow& row : answer.functions()) {
     const auto mean = static_cast<Nanos>(row.run_ns() / std::max<uint64_t>(1, row.timed()));
     table.rows.push_back({TextCell(row.name()), TextCell(row.type()), IdCell(row.job()),
+                          CountCell(WaitingOf(row)), CountCell(row.running()),
                           CountCell(row.finished()), CountCell(row.failed()),
                           CountCell(row.cancelled()), DurationCell(mean),
                           DurationCell(static_cast<Nanos>(row.longest_ns()))});

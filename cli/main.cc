@@ -343,7 +343,7 @@ class CommandLine {
                       "With tasks: those that have ended, too, the last ones first");
     AddQueryOptions(command, list_.query);
     command->footer(
-        "\nFunctions are those of calls that ended: how many, and how long they took.\n"
+        "\nFunctions: how many calls of each there are and have ended, and how long they took.\n"
         "Example: sheaf list tasks --ended --limit 20\n");
   }
   void AddWhy() {

@@ -30,6 +30,15 @@ bool FiltersHold(const proto::TaskRow& row,
   });
 }
 
+bool NameMayHold(std::string_view name,
+                 const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters) {
+  return std::all_of(filters.begin(), filters.end(), [&](const proto::StateFilter& filter) {
+    if (filter.key() != "name") return true;
+    const absl::string_view text(name.data(), name.size());
+    return absl::EqualsIgnoreCase(text, filter.value()) != filter.not_equal();
+  });
+}
+
 int64_t UnixMs(uint32_t ms, Nanos near) {
   if (ms == 0) return 0;
   const int64_t near_ms = near / kMillisecond;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/clock.h"
 #include "proto/raylet.pb.h"
@@ -11,6 +12,11 @@ namespace sheaf::telemetry {
 
 // Whether all of `filters` hold of `row`. Values are compared as text, in any case.
 bool FiltersHold(const proto::TaskRow& row,
+                 const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters);
+
+// The same of a row of which only the name is known yet: false where FiltersHold will be, whatever
+// else is in it.
+bool NameMayHold(std::string_view name,
                  const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters);
 
 // The time, in milliseconds since 1970, whose last 32 bits are `ms` (Clock::CoarseUnixMs) and that is

@@ -197,6 +197,10 @@ nb::list Functions() {
     out["failed"] = row.failed();
     out["cancelled"] = row.cancelled();
     out["timed"] = row.timed();
+    out["waiting_for_arguments"] = row.waiting_for_arguments();
+    out["waiting_for_place"] = row.waiting_for_place();
+    out["pushed"] = row.pushed();
+    out["running"] = row.running();
     out["run_ns"] = row.run_ns();
     out["longest_ns"] = row.longest_ns();
     out["run_time"] = std::vector<uint64_t>(row.run_time().begin(), row.run_time().end());

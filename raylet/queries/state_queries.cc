@@ -62,12 +62,12 @@ const char* StateName(proto::JobInfo::State state) {
 
 bool WantsProcesses(proto::StateQuery::What what) {
   return what == proto::StateQuery::ACTORS || what == proto::StateQuery::TASKS ||
-         what == proto::StateQuery::OBJECTS;
+         what == proto::StateQuery::OBJECTS || what == proto::StateQuery::FUNCTIONS;
 }
 
 bool WantsNodes(proto::StateQuery::What what) {
   return WantsProcesses(what) || what == proto::StateQuery::GROUPS ||
-         what == proto::StateQuery::WORKERS || what == proto::StateQuery::FUNCTIONS;
+         what == proto::StateQuery::WORKERS;
 }
 
 // The rows of ended calls go behind those of the others, the last one first, however many nodes they
@@ -115,8 +115,16 @@ void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>
     sum->set_failed(sum->failed() + row.failed());
     sum->set_cancelled(sum->cancelled() + row.cancelled());
     sum->set_timed(sum->timed() + row.timed());
+    sum->set_waiting_for_arguments(sum->waiting_for_arguments() + row.waiting_for_arguments());
+    sum->set_waiting_for_place(sum->waiting_for_place() + row.waiting_for_place());
+    sum->set_pushed(sum->pushed() + row.pushed());
+    sum->set_running(sum->running() + row.running());
     sum->set_run_ns(sum->run_ns() + row.run_ns());
     sum->set_longest_ns(std::max(sum->longest_ns(), row.longest_ns()));
+    if (sum->run_time_size() == 0) {
+      *sum->mutable_run_time() = row.run_time();
+      continue;
+    }
     for (int i = 0; i < std::min(sum->run_time_size(), row.run_time_size()); ++i)
       sum->set_run_time(i, sum->run_time(i) + row.run_time(i));
   }

@@ -99,7 +99,6 @@ SCENARIO(
 
 SCENARIO("counts of a function are one row, whichever nodes ran it") {
   RayletNode node;
-  node.Driver();
   const ProcessId tool = node.Attach(ProcessRole::kTool);
   proto::StateQuery query;
   query.set_what(proto::StateQuery::FUNCTIONS);
@@ -123,7 +122,6 @@ SCENARIO("counts of a function are one row, whichever nodes ran it") {
 
 SCENARIO("a history that does not answer in time is left out") {
   RayletNode node;
-  node.Driver();
   const ProcessId tool = node.Attach(ProcessRole::kTool);
   proto::StateQuery query;
   query.set_what(proto::StateQuery::FUNCTIONS);

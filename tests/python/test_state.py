@@ -106,6 +106,20 @@ def test_quick_calls_are_counted_exactly_and_sampled_in_listings():
     assert 0 < len(rows) <= 3000 and abs(sum(row.weight for row in rows) - 3000) <= 256
 
 
+def test_a_summary_counts_calls_that_wait():
+    @sheaf.remote(resources={"slot": 100})
+    def wait_to_be_counted():
+        pass
+
+    refs = [wait_to_be_counted.remote() for _ in range(12_000)]
+    begin = time.monotonic()
+    counts = state.summarize_tasks()["cluster"]["summary"]["wait_to_be_counted"]["state_counts"]
+    assert counts == {"PENDING_NODE_ASSIGNMENT": 12_000}
+    assert time.monotonic() - begin < WAIT_S
+    for ref in refs:
+        sheaf.cancel(ref)
+
+
 def test_a_wrong_filter_is_refused():
     for filters in ("state=RUNNING", ["state=RUNNING"], [("no such field", "=", 1)]):
         with pytest.raises(RayStateApiException):

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/container/node_hash_map.h"
+#include "telemetry/event_words.h"
 #include "telemetry/row_filters.h"
 #include "worker/core/process_core.h"
 #include "worker/limits.h"
@@ -75,6 +77,7 @@ void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, RowBudget& b
   const std::string& id_sought = query.id();
   core.owner.tasks.ForEach([&](TaskRecord& task) {
     if (task.state == TaskState::kFinished || budget.full()) return;
+    if (!telemetry::NameMayHold(TaskTable::NameOf(task), query.filters())) return;
     const std::string id = core.owner.tasks.IdOf(task).ToHex();
     if (!id_sought.empty() && id.compare(0, 28, id_sought, 0, 28) != 0) return;
     proto::TaskRow row;
@@ -122,6 +125,61 @@ void AddRunningCalls(ProcessCore& core, const proto::StateQuery& query, RowBudge
   });
 }
 
+// How many there are of each function.
+class FunctionCounts {
+ public:
+  explicit FunctionCounts(JobNumber job) : job_(job) {}
+
+  // Of a call with that name and template: calls with a name of their own count by it.
+  proto::FunctionRow& Of(const std::string& name, const proto::TaskTemplate& spec) {
+    const char* const type = TypeOf(spec);
+    proto::FunctionRow& row = rows_[{name, type}];
+    if (row.type().empty()) {
+      row.set_name(std::string(telemetry::Shortened(name, telemetry::kFunctionNameBytes)));
+      row.set_type(type);
+      row.set_job(job_);
+    }
+    return row;
+  }
+  void Move(proto::StateAnswer& answer) {
+    for (auto& [key, row] : rows_) {
+      if (answer.functions_size() == kMostFunctions) return answer.set_truncated(true);
+      *answer.add_functions() = std::move(row);
+    }
+  }
+
+ private:
+  static constexpr int kMostFunctions = 10'000;
+  const JobNumber job_;
+  absl::node_hash_map<std::pair<std::string, std::string_view>, proto::FunctionRow> rows_;
+};
+
+void AddFunctions(ProcessCore& core, proto::StateAnswer& answer) {
+  FunctionCounts counts(core.job());
+  const TemplateRecord* last = nullptr;  // Most calls are of the template of the one before.
+  proto::FunctionRow* row = nullptr;
+  core.owner.tasks.ForEach([&](TaskRecord& task) {
+    if (task.state == TaskState::kFinished) return;
+    if (task.spec != last || task.has_own_name()) {
+      row = &counts.Of(TaskTable::NameOf(task), task.spec->spec);
+      last = task.has_own_name() ? nullptr : task.spec;
+    }
+    switch (task.state) {
+      case TaskState::kWaitingForArguments:
+        return row->set_waiting_for_arguments(row->waiting_for_arguments() + 1);
+      case TaskState::kPushed:
+        return row->set_pushed(row->pushed() + 1);
+      default:
+        return row->set_waiting_for_place(row->waiting_for_place() + 1);
+    }
+  });
+  core.executor.ForEachRunning([&](const CallExecution& call) {
+    proto::FunctionRow& of_call = counts.Of(std::string(call.name()), call.spec());
+    of_call.set_running(of_call.running() + 1);
+  });
+  counts.Move(answer);
+}
+
 void AddObjects(ProcessCore& core, const std::string& id_sought, RowBudget& budget,
                 proto::StateAnswer& answer) {
   core.owner.references.ForEach([&](ObjectEntry& object) {
@@ -150,6 +208,7 @@ proto::StateAnswer AnswerOf(ProcessCore& core, const proto::StateQuery& query) {
     AddOwnCalls(core, query, budget, answer);
     AddRunningCalls(core, query, budget, answer);
   }
+  if (query.what() == proto::StateQuery::FUNCTIONS) AddFunctions(core, answer);
   if (query.what() == proto::StateQuery::OBJECTS) AddObjects(core, query.id(), budget, answer);
   return answer;
 }

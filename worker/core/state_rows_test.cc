@@ -47,6 +47,43 @@ SCENARIO("a process tells of the calls that it has made and that it runs") {
   CHECK(test.Ask(proto::StateQuery::NODES).tasks_size() == 0);
 }
 
+SCENARIO("filters choose calls before the limit does") {
+  RowsTest test;
+  const ObjectHandle square = test.Submit("square");
+  const ObjectHandle cube = test.Submit("cube");
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::TASKS);
+  query.set_limit(1);
+  proto::StateFilter& filter = *query.add_filters();
+  filter.set_key("name");
+  filter.set_value("cube");
+  proto::StateAnswer answer = AnswerOf(*test.node.core, query);
+  REQUIRE(answer.tasks_size() == 1);
+  CHECK(answer.tasks(0).name() == "cube");
+  CHECK(answer.tasks(0).type() == "NORMAL_TASK");
+  CHECK(!answer.truncated());
+  filter.set_not_equal(true);
+  answer = AnswerOf(*test.node.core, query);
+  REQUIRE(answer.tasks_size() == 1);
+  CHECK(answer.tasks(0).name() == "square");
+}
+
+SCENARIO("a process counts its calls by function, as they wait and run") {
+  RowsTest test;
+  std::vector<ObjectHandle> results;
+  for (const char* name : {"square", "cube", "square"}) results.push_back(test.Submit(name));
+  proto::TaskTemplate spec;
+  spec.set_name("cube");
+  const auto running = test.node.Call({}, spec);
+  const proto::StateAnswer answer = test.Ask(proto::StateQuery::FUNCTIONS);
+  REQUIRE(answer.functions_size() == 2);
+  for (const proto::FunctionRow& row : answer.functions()) {
+    CHECK(row.type() == "NORMAL_TASK");
+    CHECK(row.waiting_for_place() == (row.name() == "square" ? 2 : 1));
+    CHECK(row.running() == (row.name() == "cube" ? 1 : 0));
+  }
+}
+
 SCENARIO("a process tells of its objects, and says when there are more") {
   RowsTest test;
   const ObjectHandle value = test.node.core->PutValue("value", {});

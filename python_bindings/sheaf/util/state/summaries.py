@@ -40,7 +40,6 @@ def summarize_tasks(
     Raises:
         RayError: the cluster did not answer.
     """
-    rows, _, _ = tasks.known_calls(ended=False, filters=[], limit=ALL)
     summary: dict[str, dict[str, Any]] = {}
     totals = dict.fromkeys(("NORMAL_TASK", "ACTOR_TASK", "ACTOR_CREATION_TASK"), 0)
 
@@ -53,9 +52,15 @@ def summarize_tasks(
             counts[state] = counts.get(state, 0) + number
             totals[type] += number
 
-    for row in rows:
-        count(row["name"], row["type"], tasks.public_state(row["state"]), 1)
     for row in tasks.functions():
+        waits = "ACTOR" if row["type"] == "ACTOR_TASK" else "LEASE"
+        for state, number in (
+            ("WAITING_FOR_ARGUMENTS", row["waiting_for_arguments"]),
+            (f"WAITING_FOR_{waits}", row["waiting_for_place"]),
+            ("PUSHED", max(0, row["pushed"] - row["running"])),
+            ("RUNNING", row["running"]),
+        ):
+            count(row["name"], row["type"], tasks.public_state(state), number)
         count(row["name"], row["type"], "FINISHED", row["finished"])
         count(row["name"], row["type"], "FAILED", row["failed"] + row["cancelled"])
     return {

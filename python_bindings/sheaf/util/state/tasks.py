@@ -127,8 +127,7 @@ def known_calls(
 
 
 def functions() -> list[dict[str, Any]]:
-    """How many calls of each function have ended, and how long they took: rows of name, type, job,
-    finished, failed, cancelled, timed, run_ns, longest_ns and run_time."""
+    """How many calls of each function there are and have ended, and how long they took."""
     return [{**row, "name": row["name"].decode(errors="replace")} for row in _core.functions()]
 
 

@@ -62,7 +62,9 @@ def interpreter(area):
     if stamp.exists() and stamp.read_text().split() == wanted:
         return python
     print(f"installing {', '.join(wanted)} into {root}", flush=True)
-    if with_torch:
+    if python.exists():
+        pass  # Made for fewer libraries: pip adds those that are new.
+    elif with_torch:
         use_torch_of(newest_torch.interpreter(None), root)
     else:
         subprocess.run(["/usr/bin/python3", "-m", "venv", root], check=True)

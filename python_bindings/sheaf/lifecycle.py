@@ -330,6 +330,14 @@ def worker_command(logging_config: Any = None) -> list[str]:
         "logging": logging_config and logging_config.to_dict(),
         "cpp_library": getattr(sys.modules.get("sheaf.cross_language"), "_library", ""),
     }
+    if getattr(sys, "frozen", False):  # There is no interpreter: the program starts itself.
+        if not hasattr(sys, "_sheaf_frozen"):  # And each worker would run the user's code.
+            raise RuntimeError(
+                f"this program ({sys.executable}) was frozen without Sheaf's hook, so it cannot "
+                "start workers: freeze it by PyInstaller, with --additional-hooks-dir="
+                "FOLDER/sheaf/_pyinstaller where sheaf is not installed from its wheel"
+            )
+        return [sys.executable, "--sheaf-worker", json.dumps(start)]
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_worker", "start.py")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     if "-P" not in flags:

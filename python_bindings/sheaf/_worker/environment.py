@@ -257,6 +257,11 @@ def _site_packages(place: str) -> str:
 
 
 def _install(place: str, wanted: dict[str, Any], deadline: float) -> None:
+    if getattr(sys, "frozen", False):
+        raise RuntimeEnvSetupError(
+            f"runtime_env {wanted['tool']}={wanted['packages']}: a frozen program "
+            f"({sys.executable}) has no interpreter to install for; freeze it with these packages"
+        )
     import venv
 
     venv.EnvBuilder(symlinks=True, with_pip=False).create(place)

@@ -266,6 +266,11 @@ def init_by_default() -> None:
         init()
 
 
+def join_running() -> Context:
+    """Joins the cluster that SHEAF_ADDRESS names, or the one that runs on this machine."""
+    return init(address=_address(None) or "auto", log_to_driver=False)
+
+
 def is_initialized() -> bool:
     """Returns whether this process has joined a cluster."""
     return _core.is_initialized()

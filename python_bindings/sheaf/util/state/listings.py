@@ -7,29 +7,14 @@ from sheaf import _core, cluster
 from sheaf.ids import node_id
 from sheaf.util import placement_group
 from sheaf.util.state.exception import RayStateApiException
-from sheaf.util.state.rows import Row, chosen
+from sheaf.util.state.rows import Row, chosen, node_of, of_a_session, worker_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-def worker_id(process: str) -> str:
-    """Returns the id of a process as the runtime context has it: 16 hexadecimal digits.
-
-    Args:
-        process: "NODE.NUMBER"; "": none, which gives "".
-    """
-    node, _, number = process.partition(".")
-    return f"{int(node):08x}{int(number):08x}" if number else ""
-
-
-def _node_of(process: str) -> str | None:
-    """The node of the process "NODE.NUMBER", or None."""
-    node, _, number = process.partition(".")
-    return node_id(int(node)) if number else None
-
-
+@of_a_session
 def list_actors(
     address: str | None = None,
     filters: Any = None,
@@ -65,7 +50,7 @@ def list_actors(
             state=row["state"],
             name=row["name"],
             ray_namespace=row["namespace"],
-            node_id=_node_of(row["process"]),
+            node_id=node_of(row["process"]),
             pid=row["pid"],
             job_id=f"{row['job']:08x}",
             num_restarts=row["restarts"],
@@ -77,6 +62,7 @@ def list_actors(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_nodes(
     address: str | None = None,
     filters: Any = None,
@@ -119,6 +105,7 @@ def list_nodes(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_placement_groups(
     address: str | None = None,
     filters: Any = None,
@@ -158,6 +145,7 @@ def list_placement_groups(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_tasks(
     address: str | None = None,
     filters: Any = None,
@@ -197,7 +185,7 @@ def list_tasks(
             attempt_number=row["attempt"],
             job_id=f"{row['job']:08x}",
             actor_id=row["actor_id"] or None,
-            node_id=_node_of(row["worker"]),
+            node_id=node_of(row["worker"]),
             worker_id=worker_id(row["worker"]) or None,
             worker_pid=pids.get(row["worker"]),
             type="ACTOR_TASK"
@@ -210,6 +198,7 @@ def list_tasks(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_objects(
     address: str | None = None,
     filters: Any = None,
@@ -254,6 +243,7 @@ def list_objects(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_jobs(
     address: str | None = None,
     filters: Any = None,
@@ -299,6 +289,7 @@ def list_jobs(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_workers(
     address: str | None = None,
     filters: Any = None,

@@ -1,13 +1,42 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Rows of listings, and which of them filters choose."""
+"""Rows of listings, which of them filters choose, and the session that is asked for them."""
 
 from __future__ import annotations
 
+import functools
+
+from sheaf import _core, lifecycle
+from sheaf.ids import node_id
 from sheaf.util.state.exception import RayStateApiException
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
+
+
+def of_a_session(function: Callable[P, T]) -> Callable[P, T]:
+    """In a process that has joined none, the function asks the cluster that runs here, which is
+    left again; it starts none. ConnectionError: none runs."""
+
+    @functools.wraps(function)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+        if _core.is_initialized():
+            return function(*args, **kwargs)
+        try:
+            joined = lifecycle.join_running()
+        except ConnectionError as error:
+            raise ConnectionError(
+                f"Could not find any running Ray instance: call init() first, or start a node by "
+                f"`sheaf start` ({error})"
+            ) from None
+        with joined:
+            return function(*args, **kwargs)
+
+    return ask
 
 
 class Row(dict):  # type: ignore[type-arg]
@@ -20,12 +49,35 @@ class Row(dict):  # type: ignore[type-arg]
             raise AttributeError(name) from None
 
 
+def worker_id(process: str) -> str:
+    """Returns the id of a process as the runtime context has it: 16 hexadecimal digits.
+
+    Args:
+        process: "NODE.NUMBER"; "": none, which gives "".
+    """
+    node, _, number = process.partition(".")
+    return f"{int(node):08x}{int(number):08x}" if number else ""
+
+
+def node_of(process: str) -> str | None:
+    """The node of the process "NODE.NUMBER", or None."""
+    node, _, number = process.partition(".")
+    return node_id(int(node)) if number else None
+
+
 def chosen(rows: list[Row], filters: list[tuple[str, str, Any]] | None, limit: int) -> list[Row]:
-    """The rows that fit all filters. ValueError: an operator that is none. RayStateApiException: a
-    field that rows do not have, or a value that is of another type."""
+    """The rows that fit all filters. ValueError: filters of another form, or an operator that is
+    none. RayStateApiException: a field that rows do not have, or a value that is of another
+    type."""
     if limit < 0:
         raise RayStateApiException(f"limit={limit}: want 0 or more")
-    for key, operator, value in filters or ():
+    filters = [] if filters is None else filters
+    if not isinstance(filters, list) or not all(_is_filter(one) for one in filters):
+        raise ValueError(
+            f"filters={filters!r}: want a list of (field, '=' or '!=', value), as "
+            "[('state', '=', 'ALIVE')]"
+        )
+    for key, operator, value in filters:
         if operator not in ("=", "!="):
             raise ValueError(
                 f"filters: the operator {operator!r} is unknown: want '=' or '!=' (Unsupported "
@@ -38,6 +90,10 @@ def chosen(rows: list[Row], filters: list[tuple[str, str, Any]] | None, limit: i
             )
         rows = [row for row in rows if _is(row[field], field, value) == (operator == "=")]
     return rows[:limit]
+
+
+def _is_filter(one: Any) -> bool:
+    return isinstance(one, (tuple, list)) and len(one) == 3 and isinstance(one[0], str)
 
 
 def _is(found: Any, field: str, wanted: Any) -> bool:

@@ -155,7 +155,7 @@ def _make(path: str, asked: float, make: Callable[[str], None]) -> None:
         shutil.rmtree(path, ignore_errors=True)
         if isinstance(error, RuntimeEnvSetupError):
             with open(path + ".failed", "w", encoding="utf-8") as file:
-                file.write(str(error))
+                file.write(error.error_message or "")
         raise
 
 

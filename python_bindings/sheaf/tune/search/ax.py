@@ -168,7 +168,7 @@ class AxSearch(PickledSearcher):
         """
         number = self._live.pop(trial_id)
         known = {name: result[name] for name in self._metrics() if name in result} if result else {}
-        value = known.get(self._metric)
+        value = known.get(str(self._metric))
         if error or value is None or not math.isfinite(value):
             self._client.mark_trial_failed(number)
         else:
@@ -207,7 +207,8 @@ def _parameter(name: str, domain: Domain) -> Any:
                 f"{name}: Ax chooses among values of one type (bool, int, float or str), not "
                 f"{values!r}"
             )
-        return ChoiceParameterConfig(name=name, parameter_type=kind.__name__, values=values)
+        word: Any = kind.__name__
+        return ChoiceParameterConfig(name=name, parameter_type=word, values=values)
     if not isinstance(domain, (Float, Integer)) or not isinstance(sampler, (LogUniform, Uniform)):
         raise unsupported("Ax", domain)
     whole = isinstance(domain, Integer)

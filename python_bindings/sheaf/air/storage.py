@@ -255,7 +255,7 @@ def resolve(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, 
     if "://" not in text:
         return None, os.path.abspath(os.path.expanduser(text))
     if text.startswith("file://"):
-        return None, text[len("file://") :]
+        return None, text[len("file://") :].rstrip("/") or "/"
     return _of_uri(text)
 
 

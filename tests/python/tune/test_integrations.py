@@ -244,6 +244,60 @@ def test_mlflow_has_a_run_for_each_trial_and_the_best_model(tmp_path):
     assert ends == {3: "FINISHED", 5: "FAILED"}
 
 
+def test_mlflow_has_one_run_for_the_workers_of_a_trainer(tmp_path):
+    mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")
+    from sheaf import train
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    mlflow.MlflowClient(uri).create_experiment("trained")  # The tables are made once.
+
+    def loop(config):
+        from sheaf.air.integrations.mlflow import setup_mlflow
+
+        run = setup_mlflow(
+            config,
+            tracking_uri=uri,
+            experiment_name="trained",
+            create_experiment_if_not_exists=False,
+        )
+        with run.start_span("rank"):  # Of the others nothing is heard.
+            run.log_metric("rank", train.get_context().get_world_rank())
+        train.report({"loss": 1})
+
+    train.DataParallelTrainer(
+        loop,
+        train_loop_config={"lr": 0.1},
+        scaling_config=train.ScalingConfig(num_workers=2),
+        run_config=train.RunConfig(name="t", storage_path=str(tmp_path), progress=False),
+    ).fit()
+    client = mlflow.MlflowClient(uri)
+    [run] = client.search_runs([client.get_experiment_by_name("trained").experiment_id])
+    assert (run.data.metrics, run.data.params) == ({"rank": 0}, {"lr": "0.1"})
+    assert run.info.status == "FINISHED"
+
+
+def test_a_searcher_has_its_study_in_a_journal_of_all_processes(tmp_path):
+    optuna = pytest.importorskip("optuna")
+    from sheaf.tune.search.optuna import OptunaSearch
+    from sheaf.util.optuna import SheafJournal
+
+    storage = optuna.storages.JournalStorage(SheafJournal("tuned"))
+    search = OptunaSearch(storage=storage, study_name="s", metric="loss", mode="min", seed=1)
+    results = fit(
+        report_twice, {"x": tune.uniform(-5, 5)}, tmp_path, search_alg=search, num_samples=8
+    )
+
+    @sheaf.remote
+    def best():
+        other = optuna.storages.JournalStorage(SheafJournal("tuned"))
+        study = optuna.load_study(study_name="s", storage=other)
+        return study.best_params["x"], len(study.trials)
+
+    assert sheaf.get(best.remote()) == (results.get_best_result("loss", "min").config["x"], 8)
+    storage._backend.delete()
+
+
 @pytest.mark.parametrize(
     ("kind", "module"),
     [
@@ -257,7 +311,7 @@ def test_mlflow_has_a_run_for_each_trial_and_the_best_model(tmp_path):
 def test_a_searcher_finds_the_minimum_with_trials_in_processes(kind, module, tmp_path):
     pytest.importorskip(module)
     logging.getLogger(kind).setLevel(logging.ERROR)
-    more, samples = {}, 8 if kind == "ax" else 16  # Ax takes half a second for each.
+    more, samples = {}, 6 if kind == "ax" else 16  # Ax takes long for each.
     if kind == "nevergrad":
         import nevergrad
 

@@ -135,7 +135,7 @@ def setup_mlflow(
         experiment_name: of the experiment; None: that of the trial's.
         tracking_token: for MLflow's server.
         artifact_location: where a new experiment keeps files.
-        run_name: of the run; None: the name of the trial.
+        run_name: of the run; None: the name of the trial, or of the trainer's run.
         create_experiment_if_not_exists: whether it may be new.
         tags: of the run.
         rank_zero_only: of the workers of a trainer, only the first has a run.
@@ -167,7 +167,9 @@ def setup_mlflow(
     mlflow.set_experiment(
         **({"experiment_id": experiment_id} if experiment_id else {"experiment_name": name})
     )
-    mlflow.start_run(run_name=run_name or context.get_trial_name(), tags=tags)
+    # A trainer has no trial.
+    own_name = getattr(context, "get_trial_name", context.get_experiment_name)
+    mlflow.start_run(run_name=run_name or own_name(), tags=tags)
     session.at_end(lambda failed: mlflow.end_run("FAILED" if failed else "FINISHED"))
     mlflow.log_params({name: str(one)[:500] for name, one in flatten(config or {}).items()})
     return mlflow

@@ -145,7 +145,8 @@ def transformers_search():
         trials = best.run_summary.trials
         say(len(trials), best.hyperparameters, round(best.objective, 2))
         say([trial.status for trial in trials], [trial.last_result["epoch"] for trial in trials])
-        say(sorted(best.run_summary.get_best_checkpoint(trial) is not None for trial in trials))
+        saved = [best.run_summary.get_best_checkpoint(t, "objective", "min") for t in trials]
+        say([checkpoint is not None for checkpoint in saved])
 
 
 if __name__ == "__main__":

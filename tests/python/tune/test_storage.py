@@ -43,7 +43,9 @@ def count(config):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "n.json").write_text(json.dumps(n))
             saved = tune.Checkpoint.from_directory(folder)
-            tune.report({"n": n, "from": start, "x": config["x"]}, checkpoint=saved)
+            tune.report(
+                {"n": n, "from": start, "x": config["x"], "cwd": os.getcwd()}, checkpoint=saved
+            )
         while n == 3 and config.get("hold") and not os.path.exists(config["hold"]):
             time.sleep(0.05)
 
@@ -78,8 +80,11 @@ PLACES = [fsspec_folder, pyarrow_folder, fsspec_uri, file_uri]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_an_experiment_is_in_its_storage(place, tmp_path):
+def test_an_experiment_is_in_its_storage(place, tmp_path, monkeypatch):
     where = place(tmp_path)
+    own = tmp_path / "temporary"
+    own.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
     results = tune.Tuner(
         count,
         param_space={"x": tune.grid_search([1, 2])},
@@ -113,7 +118,9 @@ def test_an_experiment_is_in_its_storage(place, tmp_path):
     again = tune.Tuner.restore(path, count, storage_filesystem=filesystem).get_results()
     assert [one.metrics["n"] for one in again] == [6, 6]
     assert again[0].best_checkpoints[-1][0] == results[0].best_checkpoints[-1][0]
-    assert not list(pathlib.Path(tempfile.gettempdir()).glob("sheaf-tune-*/e"))
+    assert not list(own.iterdir())
+    if place is not file_uri:  # Else trials work in their own folders.
+        assert not any(os.path.exists(one.metrics["cwd"]) for one in results)
 
 
 @pytest.mark.parametrize("place", ["fsspec_folder", "pyarrow_folder"])
@@ -133,7 +140,10 @@ def test_an_experiment_whose_program_is_killed_goes_on_from_its_storage(place, t
             run_config=tune.RunConfig(name="e", verbose=0, **{place}(pathlib.Path({str(tmp_path)!r}))),
         ).fit()
     """
-    killed = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)])
+    killed = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # What a kill leaves goes with the test.
+    )
     where = globals()[place](tmp_path)
     files, path = storage.files_of(where["storage_filesystem"]), "runs/e"
 

@@ -28,7 +28,6 @@ class TrialActor:
         self._session: FunctionSession | ClassSession | None = None
         self._used: Trainable | None = None
         self._outputs: _Outputs | None = None
-        self._folder: Any = None  # To work in, where the trial's own is not on this machine.
 
     def begin(self, spec: TrialSpec, checkpoint: Checkpoint | None) -> Batch:
         """Begins a trial; its first results, with the place. Raises what the trial raises."""
@@ -53,13 +52,18 @@ class TrialActor:
         return Batch(batch.rows, batch.ended, _place())
 
     def _make_folder(self) -> str:
-        """To work in; the one before goes."""
-        import tempfile  # It takes as long as a short trial.
+        """To work in, until the trial is over."""
+        import shutil
+        import tempfile  # They take as long as a short trial.
 
-        if self._folder is not None:
-            self._folder.cleanup()
-        self._folder = tempfile.TemporaryDirectory(prefix="sheaf-trial-")
-        return self._folder.name
+        folder, before = tempfile.mkdtemp(prefix="sheaf-trial-"), os.getcwd()
+
+        def leave(failed: bool) -> None:
+            os.chdir(before)
+            shutil.rmtree(folder, ignore_errors=True)
+
+        air_session.at_end(leave)
+        return folder
 
     def _store_outputs(self, spec: TrialSpec, folder: str) -> None:
         """What was printed into the files that log_to_file names, into the trial's folder."""

@@ -142,9 +142,10 @@ class SheafTrials(hyperopt.Trials):  # type: ignore[misc]
         if any(state == base.JOB_STATE_DONE for state in self._states()):
             return
         failed = [one for one in self._dynamic_trials if one["state"] == base.JOB_STATE_ERROR]
-        last = f": the last one by {failed[-1]['misc']['error'][1]}" if failed else ""
+        last = f"; the last failed by {failed[-1]['misc']['error'][1]}" if failed else ""
         raise hyperopt.exceptions.AllTrialsFailed(
-            f"{len(failed)} trials have failed, and none has succeeded{last}"
+            f"no trial has succeeded: {len(failed)} failed, {self.count_cancelled_trials()} were "
+            f"cancelled{last}"
         )
 
     def _states(self) -> list[int]:

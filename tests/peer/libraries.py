@@ -43,6 +43,7 @@ PACKAGES = {  # By area and program: what pip installs.
         "evotorch_search": ["evotorch"],
         "tianshou_environments": ["tianshou"],
         "verl_worker_groups": ["verl"],
+        "transformers_search": ["transformers", "accelerate"],
     },
 }
 WITH_TORCH = ("neural",)

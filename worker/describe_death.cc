@@ -3,8 +3,11 @@
 
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace sheaf {
 
@@ -37,7 +40,14 @@ std::string DescribeDeath(const proto::Death& death) {
       words = "died";
       break;
   }
-  if (!death.message().empty()) absl::StrAppend(&words, ": ", death.message());
+  absl::string_view more = death.message();
+  const absl::string_view known = absl::StripPrefix(words, "was ");
+  if (absl::StartsWith(more, known)) {  // The launcher says it, too.
+    more.remove_prefix(known.size());
+  } else if (!more.empty()) {
+    absl::StrAppend(&words, ": ");
+  }
+  absl::StrAppend(&words, more);
   if (death.last_lines_size() != 0) {
     absl::StrAppend(&words, "\nIts last output:\n  ", absl::StrJoin(death.last_lines(), "\n  "));
   }

@@ -17,6 +17,7 @@ namespace {
 // Functions that a worker keeps, and the bytes of their pickles.
 constexpr size_t kMostFunctions = 2'000;
 constexpr size_t kMostFunctionBytes = 64 << 20;
+constexpr Nanos kLongestLeave = 30 * kSecond;  // As async_actor.py has it.
 
 PythonFunction load_function("sheaf._worker.functions", "load_function");
 PythonFunction method_of("sheaf._worker.functions", "method_of");
@@ -199,8 +200,19 @@ Owned PythonHandler::Load(const proto::TaskTemplate& spec) {
 
 void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
   KeepThreadState();
-  const WithGil gil;
-  Run(std::move(execution));
+  {
+    const MutexLock lock(running_mutex_);
+    ++running_;
+  }
+  {
+    const WithGil gil;
+    Run(std::move(execution));
+  }
+  {
+    const MutexLock lock(running_mutex_);
+    --running_;
+  }
+  ran_.NotifyAll();
 }
 
 void PythonHandler::Run(std::shared_ptr<Execution> execution) {
@@ -311,11 +323,16 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
                       group.get());
 }
 
+// The calls that run on other threads may end first; none begins.
 void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
-  ended_ = "the actor has called exit_actor()";
+  const bool first = std::exchange(ended_, "the actor has called exit_actor()") == nullptr;
   {
     const WithoutGil free;
     execution.reset();  // Its answer leaves first.
+    if (!first) return;
+    const MutexLock lock(running_mutex_);
+    ran_.WaitFor(running_mutex_, kLongestLeave,
+                 [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(running_mutex_) { return running_ == 1; });
   }
   EndInstance();
   const WithoutGil free;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/mutex.h"
 #include "python_bindings/core/process_title.h"
 #include "python_bindings/core/python.h"
 #include "worker/runtime.h"
@@ -44,6 +45,10 @@ class PythonHandler final : public TaskHandler {
 
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
   std::atomic<bool> is_actor_{false};
+
+  Mutex running_mutex_;
+  int running_ ABSL_GUARDED_BY(running_mutex_) = 0;  // Calls on all threads.
+  CondVar ran_;
 
   // Guarded by the GIL.
   struct Loaded {

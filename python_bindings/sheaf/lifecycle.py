@@ -266,6 +266,11 @@ def init_by_default() -> None:
         init()
 
 
+def join_running() -> Context:
+    """Joins the cluster that SHEAF_ADDRESS names, or the one that runs on this machine."""
+    return init(address=_address(None) or "auto", log_to_driver=False)
+
+
 def is_initialized() -> bool:
     """Returns whether this process has joined a cluster."""
     return _core.is_initialized()
@@ -330,6 +335,14 @@ def worker_command(logging_config: Any = None) -> list[str]:
         "logging": logging_config and logging_config.to_dict(),
         "cpp_library": getattr(sys.modules.get("sheaf.cross_language"), "_library", ""),
     }
+    if getattr(sys, "frozen", False):  # There is no interpreter: the program starts itself.
+        if not hasattr(sys, "_sheaf_frozen"):  # And each worker would run the user's code.
+            raise RuntimeError(
+                f"this program ({sys.executable}) was frozen without Sheaf's hook, so it cannot "
+                "start workers: freeze it by PyInstaller, with --additional-hooks-dir="
+                "FOLDER/sheaf/_pyinstaller where sheaf is not installed from its wheel"
+            )
+        return [sys.executable, "--sheaf-worker", json.dumps(start)]
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_worker", "start.py")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     if "-P" not in flags:

@@ -206,7 +206,8 @@ class _CollectedToTheEnd(_Form):
             for item in self._function(*args, **kwargs):
                 refs.append(_core.put(item))
         except Exception as error:
-            refs.append(RemoteFunction(_raise, {"max_retries": 0, "num_cpus": 0}).remote(error))
+            options = {"max_retries": 0, "num_cpus": 0, "name": self.__name__}
+            refs.append(RemoteFunction(_raise, options).remote(error))
         return DynamicObjectRefGenerator(refs)
 
 

@@ -88,6 +88,13 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
 
     _get_backend_name = getBackendName
 
+    if _Base is distributed.ProcessGroup:  # Else a group of torch's own has the name.
+
+        def getGroupName(self) -> str:
+            return str(distributed.distributed_c10d._world.pg_names[self])
+
+        group_name = property(getGroupName)
+
     def abort(self) -> None:
         """Ends the operations of all ranks with an error."""
         self._group.abort()

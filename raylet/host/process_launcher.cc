@@ -382,7 +382,7 @@ proto::Death ProcessLauncher::Explain(const Worker& worker, int status) const {
   if (WIFSIGNALED(status)) {
     death.set_cause(proto::Death::SIGNALLED);
     death.set_code(WTERMSIG(status));
-    words = absl::StrCat("ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)),
+    words = absl::StrCat("killed by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)),
                          ")", WCOREDUMP(status) ? ", core dumped" : "");
     if (WTERMSIG(status) == SIGKILL && worker.doom.cause() == proto::Death::UNKNOWN &&
         events_.kernel_oom_kills && events_.kernel_oom_kills() > worker.oom_kills_before) {

@@ -69,6 +69,7 @@ PYTHON_FOLDERS = {
     ".": "_core _internal util",
     "_internal": "_core",  # What the public modules are made of.
     "_worker": "_core _internal .",  # The extension calls it, by name.
+    "_pyinstaller": "_worker",  # A frozen program becomes a worker there.
     "_ray": "_core _internal . util",  # Names that only programs written for Ray know.
     "cloudpickle": "",
     "experimental": "_core _internal . util",

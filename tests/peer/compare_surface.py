@@ -69,6 +69,8 @@ def _called(text):
     """(what it is, its parameters), without what no caller can tell."""
     text = text.partition("; ")[0]
     kind, bracket, rest = text.partition(" (")
+    if kind.endswith("method"):  # Python 3.14 writes the mark for methods of C.
+        rest = rest.replace("self, /", "self", 1)
     if kind.endswith(("class", "method", "function")):
         return re.sub(r"^(class|static) method", "unbound method", kind), (bracket + rest).strip()
     return text, ""

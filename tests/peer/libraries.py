@@ -1,5 +1,5 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""./do peer libraries [NAME...]: libraries of PyPI that speak Ray Core, on Sheaf and on Ray.
+"""./do peer libraries [--record] [NAME...]: libraries of PyPI that speak Ray Core, on Sheaf and on Ray.
 
 The programs are those of libraries/*.py, named for the library. Both sides use one virtual
 environment, build/peers/libraries, which is made when it is not there (or is at $SHEAF_PEERS); what
@@ -8,6 +8,8 @@ needs torch uses another, which sees that of `./do peer torch`.
 
 import argparse
 import ast
+import datetime
+import json
 import os
 import pathlib
 import subprocess
@@ -41,12 +43,14 @@ PACKAGES = {  # By area and program: what pip installs.
         "evotorch_search": ["evotorch"],
         "tianshou_environments": ["tianshou"],
         "verl_worker_groups": ["verl"],
+        "transformers_search": ["transformers", "accelerate"],
     },
 }
 WITH_TORCH = ("neural",)
 # Asks for a cloudpickle that knows no Python of today.
 WITHOUT_WHAT_IT_NEEDS = ("hydra-ray-launcher",)
 COMMON = ["ray==2.60.*", "pandas<3", "nanobind-backend", "cloudpickle>=3", "numpy"]
+RECORDED = HERE / "answers" / "libraries.json"  # {program: [versions, end, day]}; see from_ray.py.
 NOT_RUN = ("ends in ", "hangs", "its process ends: ")  # How program.py and peer.py say so.
 
 
@@ -62,7 +66,9 @@ def interpreter(area):
     if stamp.exists() and stamp.read_text().split() == wanted:
         return python
     print(f"installing {', '.join(wanted)} into {root}", flush=True)
-    if with_torch:
+    if python.exists():
+        pass  # Made for fewer libraries: pip adds those that are new.
+    elif with_torch:
         use_torch_of(newest_torch.interpreter(None), root)
     else:
         subprocess.run(["/usr/bin/python3", "-m", "venv", root], check=True)
@@ -93,6 +99,12 @@ def versions(python, names):
     return ", ".join(" ".join(pair) for pair in zip(names, done.stdout.split(), strict=True))
 
 
+def record(name, with_versions, end):
+    known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
+    known[name] = [with_versions, end, str(datetime.date.today())]
+    RECORDED.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
 def what_it_does(area):
     """{program: the first line of its comment}."""
     module = ast.parse((HERE / "libraries" / f"{area}.py").read_text())
@@ -104,6 +116,9 @@ def main(arguments):
     parser = argparse.ArgumentParser(prog="./do peer libraries", description=__doc__)
     parser.add_argument("names", nargs="*", help="default: all")
     parser.add_argument("--log", action="store_true", help="let programs print")
+    parser.add_argument(
+        "--record", action="store_true", help="write versions and ends for the page"
+    )
     options = parser.parse_args(arguments)
     every = [name for area in PACKAGES.values() for name in area]
     for name in options.names:
@@ -126,7 +141,10 @@ def main(arguments):
             if any(line.startswith(NOT_RUN) for line in ray[name]):
                 end = "does not run on Ray"
             counts[end] += 1
-            print(f"{name}: {versions(python, programs[name])}: {comments[name]}: {end}")
+            with_versions = versions(python, programs[name])
+            print(f"{name}: {with_versions}: {comments[name]}: {end}")
+            if options.record:
+                record(name, with_versions, end)
             for line in sheaf[name]:
                 print(f"    {line[:100]}", flush=True)
     print(", ".join(f"{count} {end}" for end, count in counts.items()))

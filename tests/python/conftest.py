@@ -6,6 +6,8 @@ import contextlib
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -65,6 +67,17 @@ def joined_cluster(head, *others, beside_head=True):
     finally:
         sheaf.shutdown()
         made.shutdown()
+
+
+def python_with(*modules: str) -> str:
+    """An interpreter that has these: that of ./do peer tools, or this one. Skips the test where it
+    lacks one."""
+    python = os.environ.get("SHEAF_TOOLS_PYTHON", sys.executable)
+    for module in modules:
+        ask = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({module!r}))"
+        if subprocess.run([python, "-c", ask]).returncode:
+            pytest.skip(f"{module} is not installed: ./do peer tools installs it")
+    return python
 
 
 @pytest.fixture(scope="module")

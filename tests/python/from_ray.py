@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import itertools
+import json
 import pathlib
 import re
 import sys
@@ -115,12 +116,13 @@ def programs() -> list[str]:
 
 def libraries_on_top() -> list[str]:
     """Those that ./do peer libraries runs on both."""
+    recorded = json.loads(peer_libraries.RECORDED.read_text())
     rows = []
     for area, of_area in peer_libraries.PACKAGES.items():
         comments = peer_libraries.what_it_does(area)
-        for program, packages in of_area.items():
-            names = ", ".join(f"`{package.partition('<')[0]}`" for package in packages)
-            rows.append(f"| {names} | {comments[program]} |")
+        for program in of_area:
+            versions, end, day = recorded[program]
+            rows.append(f"| {versions} | {comments[program]} | {end}, {day} |")
     return rows
 
 
@@ -262,8 +264,8 @@ by `sheaf start` ([operate.md](operate.md)) instead of `ray start`.
 
 `./do peer libraries` installs these libraries and compares what a program of each says on both:
 
-| packages | program |
-|---|---|
+| packages | program | what both said |
+|---|---|---|
 {lines(libraries_on_top())}
 
 A name is the same if every call that fits Ray's parameters fits Sheaf's and means the same, and if classes have the same public members and bases.

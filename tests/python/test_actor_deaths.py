@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What calls of an actor say whose constructor failed, or which was ended."""
 
+import asyncio
 import os
 import pathlib
 import pickle
@@ -8,7 +9,7 @@ import time
 
 import pytest
 import sheaf
-from conftest import WAIT_S
+from conftest import WAIT_S, is_running, wait_until
 from sheaf.exceptions import ActorDiedError, RayTaskError
 
 pytestmark = pytest.mark.usefixtures("node")
@@ -134,6 +135,65 @@ def test_an_actor_that_ended_says_how(how, words):
     with pytest.raises(ActorDiedError, match=words) as caught:
         sheaf.get(actor.pid.remote(), timeout=WAIT_S)
     assert not caught.value.actor_init_failed and caught.value.cause is None
+
+
+@sheaf.remote(num_cpus=0, max_concurrency=4)
+class Threads:
+    def run(self, begun, gate):
+        begun.touch()
+        wait_for(gate)
+        return os.getpid()
+
+    def leave(self):
+        sheaf.actor.exit_actor()
+
+
+@sheaf.remote(num_cpus=0)
+class Coroutines:
+    async def run(self, begun, gate):
+        begun.touch()
+        while not gate.exists():
+            await asyncio.sleep(0.005)
+        return os.getpid()
+
+    async def leave(self):
+        sheaf.actor.exit_actor()
+
+
+@sheaf.remote(num_cpus=0, concurrency_groups={"io": 3})
+class Groups:
+    @sheaf.method(concurrency_group="io")
+    async def run(self, begun, gate):
+        begun.touch()
+        while not gate.exists():
+            await asyncio.sleep(0.005)
+        return os.getpid()
+
+    async def leave(self):
+        sheaf.actor.exit_actor()
+
+
+@pytest.mark.parametrize("kind", [Threads, Coroutines, Groups])
+def test_what_runs_may_end_before_an_actor_that_asks_for_its_end(kind, tmp_path):
+    actor = kind.remote()
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    runs = [actor.run.remote(begun, gate) for _ in range(2)]
+    wait_until(begun.exists, "no call begins")
+    leaves = actor.leave.remote()
+
+    def begins_no_more():
+        try:
+            sheaf.get(actor.run.remote(begun, tmp_path), timeout=WAIT_S)
+        except ActorDiedError:
+            return True
+        return False
+
+    wait_until(begins_no_more, "calls still begin")
+    gate.touch()
+    (pid,) = set(sheaf.get(runs, timeout=WAIT_S))
+    with pytest.raises(ActorDiedError, match="it asked for its end"):
+        sheaf.get(leaves, timeout=WAIT_S)
+    wait_until(lambda: not is_running(pid), "its process stays")
 
 
 def test_an_actor_has_a_handle_of_itself():

@@ -4,7 +4,7 @@ parameter stands under Args, what returns has Returns (or Yields), or is one sen
 with "Returns". Names that begin with "_" are nobody's business."""
 
 import enum
-import importlib
+import importlib.util
 import inspect
 import re
 import types
@@ -45,6 +45,7 @@ MODULES = [
     "sheaf.util",
     "sheaf.util.collective.gradients",
     *(f"sheaf.util.{name}" for name in sheaf.util._MODULES),
+    *(f"sheaf.util.{name}" for name in ("hyperopt", "optuna") if importlib.util.find_spec(name)),
 ]
 
 

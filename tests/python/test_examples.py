@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import WAIT_S
+from conftest import WAIT_S, joined_cluster
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
 
@@ -66,3 +66,18 @@ def test_a_search_finds_a_good_learning_rate(way, trials):
     said = re.search(r"(\d+) trials, (\d+) epochs; .*: (\S+)%", run("tune_digits.py", way))
     assert int(said.group(1)) == trials and float(said.group(3)) > 80, said.group(0)
     assert way != "asha" or int(said.group(2)) < 12 * 27  # Bad trials have ended early.
+
+
+def test_a_study_of_optuna_is_shared_by_nodes_and_goes_on():
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    with joined_cluster({"num_cpus": 1}, {"num_cpus": 1}) as cluster:
+        run("optuna_digits.py", cluster.address, "12")
+        said = run("optuna_digits.py", cluster.address, "12")
+    found = re.search(r"24 trials on 2 nodes, (\d+) pruned; .*: (\S+)%", said)
+    assert int(found.group(1)) > 0 and float(found.group(2)) > 80, said
+
+
+def test_a_search_of_hyperopt_finds_a_good_learning_rate():
+    pytest.importorskip("hyperopt", reason="hyperopt is not installed")
+    said = run("hyperopt_digits.py")
+    assert float(re.search(r"20 trials; .*: (\S+)%", said).group(1)) > 80, said

@@ -319,6 +319,7 @@ def test_a_failed_installation_says_what_pip_said(node, wheels):
     with pytest.raises(RuntimeEnvSetupError, match="sheaf_test_no_such_package") as failed:
         node.get(node.remote(runtime_env=env)(value_of).remote("x"), timeout=INSTALL_S)
     assert "No matching distribution" in str(failed.value)
+    assert str(failed.value).count("Failed to set up runtime environment") == 1
 
     @node.remote(runtime_env=env)
     class Actor:

@@ -51,6 +51,9 @@ def test_calls_are_listed_while_they_run_and_wait():
     assert state.list_tasks(filters=[("state", "=", "RUNNING")], limit=1)[0].state == "RUNNING"
     with pytest.raises(ValueError, match="operator"):
         state.list_tasks(filters=[("state", "~", "x")])
+    for wrong in ("state=RUNNING", ["state=RUNNING"], [("state", "=")], ("state", "=", "RUNNING")):
+        with pytest.raises(ValueError, match="want a list of"):
+            state.list_tasks(filters=wrong)
     sheaf.cancel(waiting)
     sheaf.get(running, timeout=WAIT_S)
 
@@ -120,10 +123,41 @@ def test_a_summary_counts_calls_that_wait():
         sheaf.cancel(ref)
 
 
-def test_a_wrong_filter_is_refused():
-    for filters in ("state=RUNNING", ["state=RUNNING"], [("no such field", "=", 1)]):
-        with pytest.raises(RayStateApiException):
-            state.list_tasks(filters=filters)
+def test_a_filter_of_a_field_that_there_is_none_of_is_refused():
+    with pytest.raises(RayStateApiException, match="waits_for"):
+        state.list_tasks(filters=[("no such field", "=", 1)])
+
+
+ASKS = """
+import sheaf
+from sheaf.util import state
+
+for ask in (state.list_actors, state.summarize_actors, state.list_nodes):
+    try:
+        print(len(ask()))
+    except ConnectionError as error:
+        print("Could not find any running Ray instance" in str(error))
+print(sheaf.is_initialized())
+"""
+
+
+def test_a_process_without_a_session_asks_the_cluster_that_runs_and_starts_none(tmp_path):
+    kept = Counter.remote()
+    sheaf.get(kept.wait.remote(0), timeout=WAIT_S)
+    here = {"SHEAF_ADDRESS": sheaf.get_runtime_context().gcs_address}
+    nowhere = {"SHEAF_DIR": str(tmp_path / "none")}  # Where sessions are found.
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", ASKS],
+            env={**os.environ, **where},
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        ).stdout.split()
+        for where in (here, nowhere)
+    ]
+    assert int(said[0][0]) >= 1 and said[0][1:] == ["1", "1", "False"]
+    assert said[1] == ["True", "True", "True", "False"]
 
 
 def test_objects_workers_jobs_and_actors_are_listed():

@@ -40,10 +40,12 @@ def test_what_differs_is_told_from_what_does_not():
     agree = compare_surface.agree
     assert agree("function (a, *, b=1)", "function (a, *, b=1, c=2)")
     assert agree("method (self, **kwargs)", "method (self, **given)")
+    assert agree("method (self, a)", "method (self, /, a)")
     assert agree("class (a, b)", "class (a, b=None)")
     assert not agree("function (a, *, b=1)", "function (a, *, b=2)")
     assert not agree("function (a, b)", "function (b, a)")
     assert not agree("function (a)", "function (a, /)")
+    assert not agree("method (self, a)", "method (self, a, /)")
     assert not agree("function (a, b)", "function (a, **others)")
     assert not agree("class (a); is ValueError", "class (a); is KeyError")
     assert not agree("class (); has __len__", "class ()")

@@ -397,7 +397,10 @@ def local_file_systems():
     def pyarrow():
         return pytest.importorskip("pyarrow.fs").LocalFileSystem()
 
-    return [fsspec, pyarrow]
+    def uri():  # fsspec finds the file system by itself.
+        pytest.importorskip("fsspec")
+
+    return [fsspec, pyarrow, uri]
 
 
 @pytest.mark.parametrize("make", local_file_systems())
@@ -415,7 +418,8 @@ def test_runs_go_to_file_systems_of_other_packages(node, tmp_path, make):
             keep=train.CheckpointConfig(num_to_keep=1),
         )
         made._run_config.storage_filesystem = filesystem
-        made._run_config.storage_path = str(tmp_path / "out")
+        scheme = "local://" if filesystem is None else ""
+        made._run_config.storage_path = f"{scheme}{tmp_path}/out"
         return made.fit()
 
     result = fit([(0, 1, 3, "die")])

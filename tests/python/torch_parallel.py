@@ -1,7 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """One rank of two that train small models in the ways of today's torch, over Sheaf and over Gloo:
-the numbers are the same up to rounding. Arguments: the ways, by name; none: all. See test_train_torch.py."""
+the numbers are the same up to rounding. Arguments: the ways, by name; none: all. See test_train_torch.py.
 
+A pipeline is compared with the whole model in one process: over Gloo torch 2.6's hangs, since it
+drops the sends that it does not wait for."""
+
+import inspect
 import sys
 import tempfile
 
@@ -111,8 +115,27 @@ def pipeline_1f1b(group):
         schedule.step(data)
     else:
         schedule.step(target=target, losses=losses)
-    gradients = [parameter.grad.reshape(-1) for parameter in part.parameters()]
+    return losses_and_gradients(losses, part)
+
+
+def losses_and_gradients(losses, model):
+    gradients = [parameter.grad.reshape(-1) for parameter in model.parameters()]
     return torch.cat([torch.stack(losses).detach() if losses else torch.zeros(1), *gradients])
+
+
+def pipeline_in_one_process(group):
+    from torch.distributed.pipelining import Schedule1F1B
+
+    rank = dist.get_rank(group)
+    whole = net()
+    losses = [
+        torch.nn.functional.mse_loss(whole(data), target)
+        for data, target in zip(*(tensor.chunk(4) for tensor in batch(0, 0)), strict=True)
+    ]
+    scaled = "scale_grads" in inspect.signature(Schedule1F1B).parameters  # Not in torch 2.6.
+    (sum(losses) / (4 if scaled else 1)).backward()
+    part = whole[:2] if rank == 0 else whole[2:]
+    return losses_and_gradients(losses if rank == 1 else [], part)
 
 
 @way
@@ -160,12 +183,19 @@ def object_collectives(group):
 def main():
     dist.init_process_group("sheaf")
     gloo = dist.new_group(backend="gloo")
+    # torch 2.6 has FSDP2, but not for the CPU: it fails over any backend.
+    lacks = () if hasattr(torch.cpu.Stream, "record_event") else ("fsdp2", "checkpoint")
     for name in sys.argv[1:] or WAYS:
-        over_sheaf, over_gloo = WAYS[name](dist.group.WORLD), WAYS[name](gloo)
-        assert torch.allclose(over_sheaf, over_gloo, rtol=1e-5, atol=1e-6), (
+        if name in lacks:
+            if dist.get_rank() == 0:
+                print(name, "is not in torch", torch.__version__, flush=True)
+            continue
+        over_sheaf = WAYS[name](dist.group.WORLD)
+        expected = (pipeline_in_one_process if name == "pipeline_1f1b" else WAYS[name])(gloo)
+        assert torch.allclose(over_sheaf, expected, rtol=1e-5, atol=1e-6), (
             name,
             over_sheaf,
-            over_gloo,
+            expected,
         )
         assert torch.isfinite(over_sheaf).all(), name
         dist.barrier()

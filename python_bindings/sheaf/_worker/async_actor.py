@@ -171,11 +171,12 @@ async def _run(
     streaming: bool,
     group: str,
 ) -> None:
-    if execution.cancelled():  # Before its first step.
-        execution.fail(asyncio.CancelledError())
-        return
     _current_execution.set(execution)
     try:
+        if execution.cancelled():  # Before its first step.
+            raise asyncio.CancelledError
+        if _leaving.is_set():
+            raise ActorExit
         if has_task:
             _running[task] = asyncio.current_task()  # type: ignore[assignment]
         if names is not None:
@@ -199,19 +200,40 @@ async def _run(
             execution.finish(result)
     except ActorExit as error:
         execution.fail(error)
-        main.run_exit_functions()
-        _core.exit_actor()
+        _begin_to_leave()
     except SystemExit as error:
         if error.code != 0:
             main.leave_process(error)
         execution.fail(ActorExit())
-        main.run_exit_functions()
-        _core.exit_actor()
+        _begin_to_leave()
     except BaseException as error:
         execution.fail(error)
     finally:
         _running.pop(task, None)
         _cancelled.discard(task)
+        if not _running and _leaving.is_set():
+            _leave()
+
+
+_LEAVING_S = 30.0
+_leaving = threading.Event()
+_left = threading.Lock()  # Who has it ends the actor.
+
+
+def _begin_to_leave() -> None:
+    """The actor asked for its end: the calls that run may end before it, within _LEAVING_S."""
+    if _leaving.is_set():
+        return
+    _leaving.set()
+    bound = threading.Timer(_LEAVING_S, _leave)
+    bound.daemon = True
+    bound.start()
+
+
+def _leave() -> None:
+    if _left.acquire(blocking=False):
+        main.run_exit_functions()
+        _core.exit_actor()
 
 
 async def _send_items(execution: Any, result: Any) -> None:

@@ -155,7 +155,7 @@ def _make(path: str, asked: float, make: Callable[[str], None]) -> None:
         shutil.rmtree(path, ignore_errors=True)
         if isinstance(error, RuntimeEnvSetupError):
             with open(path + ".failed", "w", encoding="utf-8") as file:
-                file.write(str(error))
+                file.write(error.error_message or "")
         raise
 
 
@@ -257,6 +257,11 @@ def _site_packages(place: str) -> str:
 
 
 def _install(place: str, wanted: dict[str, Any], deadline: float) -> None:
+    if getattr(sys, "frozen", False):
+        raise RuntimeEnvSetupError(
+            f"runtime_env {wanted['tool']}={wanted['packages']}: a frozen program "
+            f"({sys.executable}) has no interpreter to install for; freeze it with these packages"
+        )
     import venv
 
     venv.EnvBuilder(symlinks=True, with_pip=False).create(place)

@@ -33,7 +33,7 @@ def describe_failure(
     if isinstance(error, ActorExit):
         return Kind.ACTOR_DIED, _asked_for_its_end(name), b"", False
     if isinstance(error, RuntimeEnvSetupError):
-        return Kind.ENVIRONMENT_FAILED, str(error), b"", False
+        return Kind.ENVIRONMENT_FAILED, error.error_message or "", b"", False
     place = f"{name}.__init__" if key.startswith(exported.CLASS) else name
     text = format_traceback(error, place)
     if isinstance(error, SystemExit):

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The program of a worker: `python -P start.py JSON`, started by the node.
+"""The program of a worker: `python -P start.py JSON`, started by the node; in a frozen program
+the hook in sheaf/_pyinstaller calls `run`.
 
 The first one of a job imports what workers need, then forks the others on request
 (base/worker_template.h). One for calls of C++ (sheaf.cross_language) becomes that program, or hosts
@@ -42,18 +43,24 @@ def become_cpp(path: str) -> None:
     sys.exit(run())
 
 
-for entry in bytes.fromhex(os.environ.get("SHEAF_RUNTIME_ENVIRONMENT", "")).split(b"\0"):
-    if entry.startswith(b"@cpp="):
-        become_cpp(os.fsdecode(entry[5:]))
+def run(text: str) -> None:
+    """Becomes a worker; ends the process. `text`: what lifecycle.worker_command wrote."""
+    for entry in bytes.fromhex(os.environ.get("SHEAF_RUNTIME_ENVIRONMENT", "")).split(b"\0"):
+        if entry.startswith(b"@cpp="):
+            become_cpp(os.fsdecode(entry[5:]))
+    start = json.loads(text)
+    if getattr(sys, "frozen", False):  # The program has its modules where it was unpacked.
+        sys.path += [entry for entry in start["path"] if entry not in sys.path]
+    else:
+        sys.path[:] = start["path"]
+    sys.argv[:] = start["argv"]
 
-START = json.loads(sys.argv[1])
-sys.path[:] = START["path"]
-sys.argv[:] = START["argv"]
+    from sheaf._worker import main  # The path comes first.
 
-from sheaf._worker import main  # noqa: E402 (the path comes first)
+    if start["as_ray"]:
+        import sheaf.as_ray  # noqa: F401
+    main.main(start)
 
-if START["as_ray"]:
-    import sheaf.as_ray  # noqa: F401
 
 if __name__ == "__main__":
-    main.main(START)
+    run(sys.argv[1])

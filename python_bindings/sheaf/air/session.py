@@ -4,6 +4,7 @@ whichever of the two it is. Outside of both all functions raise RuntimeError."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from sheaf.air.checkpoint import Checkpoint
@@ -30,6 +31,7 @@ class _Session(Protocol):
 
 
 _session: _Session | None = None  # Of this process, of all its threads.
+_endings: list[Callable[[bool], None]] = []
 
 
 def set_session(session: _Session | None) -> None:
@@ -40,6 +42,26 @@ def set_session(session: _Session | None) -> None:
     """
     global _session
     _session = session
+
+
+def at_end(ending: Callable[[bool], None]) -> None:
+    """Has something done in this process when what runs here is over: it may be killed right
+    afterwards, without what atexit knows.
+
+    Args:
+        ending: is called with whether it has failed.
+    """
+    _endings.append(ending)
+
+
+def run_endings(failed: bool) -> None:
+    """Does what at_end was told, once, the last first. Called by what runs functions.
+
+    Args:
+        failed: whether what runs here has.
+    """
+    while _endings:
+        _endings.pop()(failed)
 
 
 def find() -> _Session | None:

@@ -255,19 +255,33 @@ def resolve(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, 
     if "://" not in text:
         return None, os.path.abspath(os.path.expanduser(text))
     if text.startswith("file://"):
-        return None, text[len("file://") :]
+        return None, text[len("file://") :].rstrip("/") or "/"
+    return _of_uri(text)
+
+
+def _of_uri(text: str) -> tuple[Any, str]:
+    """fsspec goes first; what it lacks (a scheme, or a package for one), pyarrow may have."""
     import importlib.util
 
+    said = []
     if importlib.util.find_spec("fsspec") is not None:
         import fsspec
 
-        found, inside = fsspec.core.url_to_fs(text)
-        return found, inside.rstrip("/")
+        try:
+            found, inside = fsspec.core.url_to_fs(text)
+            return found, inside.rstrip("/")
+        except (ImportError, ValueError) as error:  # As "Install s3fs to access S3".
+            said.append(f"fsspec: {error}")
     if importlib.util.find_spec("pyarrow") is not None:
         from pyarrow import fs
 
-        found, inside = fs.FileSystem.from_uri(text)
-        return found, inside.rstrip("/")
+        try:
+            found, inside = fs.FileSystem.from_uri(text)
+            return found, inside.rstrip("/")
+        except (ImportError, ValueError, NotImplementedError, OSError) as error:
+            said.append(f"pyarrow: {error}")
+    if said:
+        raise ValueError(f"{text!r}: no package knows this URI ({'; '.join(said)})")
     raise ValueError(
         f"{text!r}: a URI needs the package fsspec or pyarrow, and neither is "
         "installed; give a plain path, or pip install fsspec"

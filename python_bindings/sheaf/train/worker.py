@@ -60,13 +60,16 @@ class TrainWorker:
             session, backend = self._session, self._backend
         assert session is not None
         told = context.TrainContext(session)
+        ended = False
         try:
             try:
                 self._enter(session)
                 backend.on_start(told)
                 loop() if config is None else loop(config)
+                ended = True
             finally:
                 self._leave()
+                air_session.run_endings(failed=not ended)
                 backend.on_end(told)
             return True
         except LoopStopped:

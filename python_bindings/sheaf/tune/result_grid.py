@@ -128,7 +128,7 @@ class ResultGrid:
     def _result(self, trial: Trial) -> Result:
         made = self._results.get(trial.trial_id)
         if made is None:
-            path = str(trial.local_path)
+            path = str(trial.path)
             made = self._results[trial.trial_id] = Result(
                 metrics=trial.last_result or None,
                 checkpoint=trial.checkpoint,

@@ -11,7 +11,8 @@ from sheaf.air import storage
 from sheaf.air.config import CheckpointConfig, FailureConfig, RunConfig
 from sheaf.tune.analysis.experiment_analysis import ExperimentAnalysis
 from sheaf.tune.error import TuneError
-from sheaf.tune.execution.experiment_log import JOURNAL, Found
+from sheaf.tune.execution.experiment_files import JOURNAL
+from sheaf.tune.execution.experiment_log import Found
 from sheaf.tune.execution.run_experiment import Ask, ExperimentRun
 from sheaf.tune.experiment.experiment import Experiment
 from sheaf.tune.experiment.trial import Trial
@@ -212,7 +213,7 @@ def _taken_up(
             how.errored = kinds.RESUME
         elif "RESTART_ERRORED" in more:
             how.errored = kinds.RESTART
-    return Found(path), how
+    return Found(path, filesystem), how
 
 
 def run_experiments(

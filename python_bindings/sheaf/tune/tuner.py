@@ -13,7 +13,8 @@ from sheaf.air import storage
 from sheaf.air.config import RunConfig
 from sheaf.tune.analysis.experiment_analysis import ExperimentAnalysis
 from sheaf.tune.error import TuneError
-from sheaf.tune.execution.experiment_log import JOURNAL, Found
+from sheaf.tune.execution.experiment_files import JOURNAL
+from sheaf.tune.execution.experiment_log import Found
 from sheaf.tune.execution.run_experiment import HOME, Ask, Done, ExperimentRun
 from sheaf.tune.execution.trial_records import unpack
 from sheaf.tune.experiment.experiment import name_of
@@ -104,7 +105,7 @@ class Tuner:
             ValueError: it had another trainable.
         """
         filesystem, inside = storage.resolve(path, storage_filesystem)
-        found = Found(inside)
+        found = Found(inside, filesystem)
         said = unpack(found.settings)
         trainable, _ = found_trainable(trainable)
         if name_of(trainable) != said["trainable"]:
@@ -183,7 +184,12 @@ class Tuner:
             raise RuntimeError("get_results(): nothing has run yet; call fit() first")
         config = self._ask.tune
         return ResultGrid(
-            ExperimentAnalysis(self._path, default_metric=config.metric, default_mode=config.mode)
+            ExperimentAnalysis(
+                self._path,
+                storage_filesystem=self._filesystem,
+                default_metric=config.metric,
+                default_mode=config.mode,
+            )
         )
 
 

@@ -87,5 +87,67 @@ def verl_worker_groups():
     say(group.batch(data).batch["y"].tolist())
 
 
+@program
+def transformers_search():
+    """Trainer.hyperparameter_search of a tiny BERT with random weights over 2 learning rates"""
+    import os
+    import tempfile
+
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
+    import torch
+    from ray import tune
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    torch.set_num_threads(1)
+    rows = [
+        {"input_ids": [k % 16 + 1, k % 7 + 1, k % 3 + 1, 2 if k % 2 else 3], "labels": k % 2}
+        for k in range(32)
+    ]
+
+    def model():
+        torch.manual_seed(1)
+        config = BertConfig(
+            vocab_size=32,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+        )
+        return BertForSequenceClassification(config)
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(
+            model_init=model,
+            args=TrainingArguments(
+                folder,
+                num_train_epochs=3,
+                per_device_train_batch_size=8,
+                eval_strategy="epoch",
+                save_strategy="epoch",
+                use_cpu=True,
+                report_to="none",
+                disable_tqdm=True,
+                seed=1,
+            ),
+            train_dataset=rows,
+            eval_dataset=rows,
+        )
+        best = trainer.hyperparameter_search(
+            direction="minimize",
+            backend="ray",
+            n_trials=1,
+            hp_space=lambda _: {"learning_rate": tune.grid_search([1e-5, 1e-2])},
+            resources_per_trial={"cpu": 1},
+            storage_path=folder,
+            name="search",
+            verbose=0,
+        )
+        trials = best.run_summary.trials
+        say(len(trials), best.hyperparameters, round(best.objective, 2))
+        say([trial.status for trial in trials], [trial.last_result["epoch"] for trial in trials])
+        saved = [best.run_summary.get_best_checkpoint(t, "objective", "min") for t in trials]
+        say([checkpoint is not None for checkpoint in saved])
+
+
 if __name__ == "__main__":
     main()

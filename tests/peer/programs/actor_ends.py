@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What actors do at their end: __del__, atexit functions, __ray_shutdown__, and the calls before."""
 
+import asyncio
 import os
 import tempfile
 import time
@@ -64,6 +65,45 @@ def queued_calls_run_before_the_last_handle_ends_the_actor():
     del worker
     say(ray.get(refs))
     say(ray.get(Worker.remote().add.remote()))
+
+
+@ray.remote(num_cpus=0, max_concurrency=2)
+class Threads:
+    def run(self, path):
+        note(path, "begun")
+        left = eventually(lambda: "leaving" in notes(path))
+        time.sleep(0.5)  # The end has been asked for meanwhile.
+        return left
+
+    def leave(self, path):
+        note(path, "leaving")
+        ray.actor.exit_actor()
+
+
+@ray.remote(num_cpus=0)
+class Coroutines:
+    async def run(self, path):
+        note(path, "begun")
+        while "leaving" not in notes(path):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)
+        return True
+
+    async def leave(self, path):
+        note(path, "leaving")
+        ray.actor.exit_actor()
+
+
+@program
+def calls_that_run_at_exit_actor():
+    for kind in Threads, Coroutines:
+        path = new_file()
+        actor = kind.remote()
+        runs = actor.run.remote(path)
+        say(eventually(lambda path=path: "begun" in notes(path)))
+        leaves = actor.leave.remote(path)
+        say(ray.get(runs))
+        outcome(ray.get, leaves)
 
 
 @program

@@ -51,7 +51,7 @@ class ExperimentAnalysis:
         self.trials = self._read() if trials is None else trials
 
     def _read(self) -> list[Trial]:
-        found = Found(self.experiment_path)
+        found = Found(self.experiment_path, self.filesystem)
 
         def make(trial_id: str, config: Any, chosen: Any, tag: str) -> Trial:
             return Trial(
@@ -96,7 +96,7 @@ class ExperimentAnalysis:
     @property
     def best_logdir(self) -> str | None:
         """The path of the best trial's folder."""
-        return self.best_trial.local_path
+        return self.best_trial.path
 
     @property
     def best_dataframe(self) -> Any:
@@ -179,7 +179,7 @@ class ExperimentAnalysis:
             Its path, or None: no trial has reported the metric.
         """
         best = self.get_best_trial(metric, mode, scope)
-        return best.local_path if best else None
+        return best.path if best else None
 
     def get_best_checkpoint(
         self, trial: Trial, metric: str | None = None, mode: str | None = None
@@ -277,18 +277,18 @@ class ExperimentAnalysis:
                 best_is = max if self._mode_of(mode) == "max" else min
                 having = [
                     flat
-                    for one in ReportsFile(str(trial.local_path), self.filesystem)
+                    for one in ReportsFile(str(trial.path), self.filesystem)
                     if metric in (flat := flatten(one))
                 ]
                 row = best_is(having, key=lambda one: one[metric]) if having else row
             flat = flatten({name: one for name, one in row.items() if name != "config"})
             flat.update(flatten({"config": trial.config}))
-            flat["logdir"] = trial.local_path
+            flat["logdir"] = trial.path
             rows.append(flat)
         return _pandas().DataFrame(rows)
 
     def _frame(self, trial: Trial) -> Any:
-        rows = ReportsFile(str(trial.local_path), self.filesystem)
+        rows = ReportsFile(str(trial.path), self.filesystem)
         return _pandas().DataFrame([flatten(row) for row in rows])
 
     def _metric_of(self, metric: str | None) -> str:

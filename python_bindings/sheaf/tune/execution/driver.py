@@ -134,7 +134,7 @@ class Driver:
 
     def _begin(self, command: Begin) -> None:
         trial, plan = command.trial, self._plan
-        path = trial.local_path
+        path = trial.path
         assert path is not None
         spec = TrialSpec(
             trial_id=trial.trial_id,
@@ -228,7 +228,7 @@ class Driver:
             self._controller.on_saved(run.trial, None, 0)
             return
         name, number = answer.checkpoint
-        checkpoint = checkpoint_of(str(run.trial.local_path), self._plan.filesystem, name)
+        checkpoint = checkpoint_of(str(run.trial.path), self._plan.filesystem, name)
         self._controller.on_saved(run.trial, checkpoint, number)
 
     def _on_batch(self, run: Run, batch: Any) -> None:
@@ -242,7 +242,7 @@ class Driver:
             result = run.rows.result(row)
             if row.checkpoint is not None:
                 name, number = row.checkpoint
-                checkpoint = checkpoint_of(str(trial.local_path), self._plan.filesystem, name)
+                checkpoint = checkpoint_of(str(trial.path), self._plan.filesystem, name)
                 self._controller.on_checkpoint(trial, checkpoint, number, result)
             results.append((result, row.metrics))
         self._controller.on_batch(trial, results, batch.ended)

@@ -18,14 +18,14 @@ from typing import Any
 
 from sheaf.air import storage
 from sheaf.tune.execution.controller import Controller
-from sheaf.tune.execution.journal import Journal, read_records
+from sheaf.tune.execution.experiment_files import JOURNAL, SCHEDULER, SEARCHER, read_journal
+from sheaf.tune.execution.journal import Journal
+from sheaf.tune.execution.mirror import Mirror
 from sheaf.tune.execution.trial_records import pack, record_of
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.result import EXPR_ERROR_FILE, EXPR_ERROR_PICKLE_FILE
 
-JOURNAL = "experiment.journal"
-_SEARCHER, _SCHEDULER = "searcher-state-{}.pkl", "scheduler-state.pkl"
 _EACH_S = 0.2  # How often trials that go on are written.
 _SHARE = 20  # States are saved when so many times as long as the last saving took has passed.
 
@@ -64,20 +64,25 @@ class ExperimentLog:
     be pickled. OSError: the disk fails, or is full; what is there can be restored."""
 
     def __init__(
-        self, path: str, settings: dict[str, Any], source: TrialSource, scheduler: Any, errors: Any
+        self,
+        path: str,
+        settings: dict[str, Any],
+        source: TrialSource,
+        scheduler: Any,
+        mirror: Mirror | None,
     ):
         self._path, self._settings, self._source = path, pack(settings), source
-        self._errors = errors  # The storage of the trials' folders.
+        self._mirror = mirror  # Of the folder; None: it is where it belongs.
         self._trials: dict[str, Any] = {}  # The newest record of each.
         self._written = -1e9
         self._events: list[Any] = []  # Of the searcher, since its state was saved.
         self._saved_events = 0  # How many there were before these.
         self._searcher = (
-            _State(os.path.join(path, _SEARCHER), source.search_alg)
+            _State(os.path.join(path, SEARCHER), source.search_alg)
             if isinstance(source, SearcherSource)
             else None
         )
-        self._scheduler = _State(os.path.join(path, _SCHEDULER), scheduler)
+        self._scheduler = _State(os.path.join(path, SCHEDULER), scheduler)
         fresh = not os.path.exists(os.path.join(path, JOURNAL))
         self._journal = Journal(os.path.join(path, JOURNAL), self._snapshot)
         if fresh:
@@ -115,6 +120,8 @@ class ExperimentLog:
                 self._scheduler.save()
         if last:
             self._journal.close()
+        elif sync and self._mirror is not None:
+            self._mirror.push()
 
     def _is_urgent(self, trial: Trial) -> bool:
         known = self._trials.get(trial.trial_id)
@@ -126,7 +133,7 @@ class ExperimentLog:
 
     def write_error(self, trial: Trial) -> None:
         """What the trial has raised, into its folder."""
-        files = storage.files_of(self._errors)
+        files = storage.files_of(None)
         path = trial.local_path
         assert path is not None and trial.error_text is not None
         files.make_folder(path)
@@ -143,7 +150,7 @@ class ExperimentLog:
             self._journal.write({"searcher": count})
             if before != count:
                 with contextlib.suppress(FileNotFoundError):
-                    os.remove(os.path.join(self._path, _SEARCHER.format(before)))
+                    os.remove(os.path.join(self._path, SEARCHER.format(before)))
 
     def _snapshot(self) -> dict[str, Any]:
         return {
@@ -159,13 +166,8 @@ class Found:
     """What the journal of an experiment says. settings: see ExperimentLog; records of trials in the
     order in which they were made. FileNotFoundError: there is none."""
 
-    def __init__(self, path: str):
-        self._path = path
-        try:
-            with open(os.path.join(path, JOURNAL), "rb") as file:
-                records, _ = read_records(file.read())
-        except FileNotFoundError:
-            records = []
+    def __init__(self, path: str, filesystem: Any = None):
+        records, _ = read_journal(filesystem, path)
         if not records:
             raise FileNotFoundError(f"{path!r} has no experiment: there is no {JOURNAL} in it")
         self.settings: Any = None
@@ -185,10 +187,10 @@ class Found:
                 del self._events[: record["searcher"] - self._first]
                 self._first = record["searcher"]
 
-    def restore_searcher(self, searcher: Any, unpack: Any) -> None:
-        """The searcher goes on where it was: from what it saved, and what it was asked and told
-        since."""
-        path = os.path.join(self._path, _SEARCHER.format(self._first))
+    def restore_searcher(self, searcher: Any, unpack: Any, folder: str) -> None:
+        """The searcher goes on where it was: from what it saved in the local folder, and what it
+        was asked and told since."""
+        path = os.path.join(folder, SEARCHER.format(self._first))
         if os.path.exists(path):
             searcher.restore(path)
         for event in unpack(self._events):
@@ -197,8 +199,8 @@ class Found:
             else:
                 searcher.on_trial_complete(event[1], result=event[2], error=event[3])
 
-    def restore_scheduler(self, scheduler: Any) -> None:
-        """The scheduler goes on from what it saved."""
-        path = os.path.join(self._path, _SCHEDULER)
+    def restore_scheduler(self, scheduler: Any, folder: str) -> None:
+        """The scheduler goes on from what it saved in the local folder."""
+        path = os.path.join(folder, SCHEDULER)
         if os.path.exists(path):
             scheduler.restore(path)

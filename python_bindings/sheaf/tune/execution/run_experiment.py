@@ -18,6 +18,7 @@ from sheaf.tune.execution.activity import Settings
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.driver import Driver, Plan
 from sheaf.tune.execution.experiment_log import ExperimentLog, Found
+from sheaf.tune.execution.mirror import Mirror
 from sheaf.tune.execution.placement_groups import resource_dict_to_pg_factory
 from sheaf.tune.execution.processes import Processes
 from sheaf.tune.execution.trial_records import check_checkpoints, trial_of, unpack
@@ -73,11 +74,8 @@ class ExperimentRun:
 
     def __init__(self, ask: Ask, path: str, filesystem: Any):
         self._ask, self._path, self._filesystem = ask, path, filesystem
-        if filesystem is not None:
-            raise NotImplementedError(
-                "storage_path of sheaf.tune is a folder of this machine for now; sheaf.train takes "
-                "URIs"
-            )
+        self._mirror = None if filesystem is None else Mirror(filesystem, path)
+        self._local = path if self._mirror is None else self._mirror.local
         self._is_class = isinstance(ask.trainable, type) and issubclass(ask.trainable, Trainable)
         config = ask.tune
         self._scheduler = config.scheduler or FIFOScheduler()
@@ -90,14 +88,26 @@ class ExperimentRun:
         """Runs it to the end. found: what is left of an earlier run."""
         if not sheaf.is_initialized():
             sheaf.init()
-        os.makedirs(self._path, exist_ok=True)
+        os.makedirs(self._local, exist_ok=True)
+        if self._mirror is None:
+            return self._run(found, resume)
+        try:
+            if found is not None:
+                dirnames = [one["dirname"] for one in found.trials.values()]
+                self._mirror.fetch([name for name in dirnames if name])
+            self._mirror.start()
+            return self._run(found, resume)
+        finally:
+            self._mirror.close()
+
+    def _run(self, found: Found | None, resume: ResumeConfig | None) -> Done:
         callbacks = CallbackList(self._make_callbacks())
         controller = self._make_controller(callbacks)
         trials = []
         if found is not None:
             trials = self._restore(found, resume or ResumeConfig())
         log = ExperimentLog(
-            self._path, self._settings(), self._source, self._scheduler, self._filesystem
+            self._local, self._settings(), self._source, self._scheduler, self._mirror
         )
         if found is not None:
             log.keep(trials)
@@ -220,6 +230,7 @@ class ExperimentRun:
             checkpoint_config=ask.run.checkpoint_config,
             max_failures=ask.run.failure_config.max_failures,
             experiment_path=self._path,
+            local_experiment_path=self._local,
             trial_name_creator=ask.tune.trial_name_creator,
             trial_dirname_creator=ask.tune.trial_dirname_creator,
         )
@@ -316,8 +327,8 @@ class ExperimentRun:
         if found.source is not None:
             self._source.set_state(unpack(found.source), open_trials)
         if isinstance(self._source, SearcherSource):
-            found.restore_searcher(self._source.search_alg, unpack)
-        found.restore_scheduler(self._scheduler)
+            found.restore_searcher(self._source.search_alg, unpack, self._local)
+        found.restore_scheduler(self._scheduler, self._local)
         return trials
 
     def _resume(self, trial: Trial, resume: ResumeConfig) -> None:
@@ -331,9 +342,10 @@ class ExperimentRun:
         trial.num_failures = 0
         trial.error = trial.error_text = None
         if kind == "restart":
-            files = storage.files_of(self._filesystem)
-            if trial.local_path is not None:
-                files.remove(trial.local_path)
+            if trial.path is not None and self._mirror is not None:
+                self._mirror.remove(str(trial.dirname))
+            elif trial.path is not None:
+                storage.files_of(None).remove(trial.path)
             again = self.make_trial(
                 trial.trial_id, trial.config, trial.evaluated_params, trial.experiment_tag
             )

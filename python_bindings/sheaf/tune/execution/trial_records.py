@@ -114,7 +114,7 @@ def trial_of(record: dict[str, Any], filesystem: Any, make: Callable[..., Trial]
         metric.greatest, metric.total, metric.count = greatest, total, count
         metric.recent.extend(recent)
     for name, number, result in record["checkpoints"]:
-        checkpoint = Checkpoint(f"{trial.local_path}/{name}", filesystem)
+        checkpoint = Checkpoint(f"{trial.path}/{name}", filesystem)
         trial.kept.add(checkpoint, unpack(result), number)
     trial.kept.next_number = record["next_checkpoint"]
     trial.error_text = record.get("error_text")
@@ -130,13 +130,13 @@ def check_checkpoints(trial: Trial, filesystem: Any) -> None:
     """Of a trial that was not over: what its folder has no longer is forgotten, and what its
     process has saved without the journal's knowledge goes, since the results that lead to it are
     lost."""
-    if trial.local_path is None:
+    if trial.path is None:
         return
     files = storage.files_of(filesystem)
     known = {kept.checkpoint.path for kept in trial.kept.all}
     there = set()
-    for name in files.names(trial.local_path):
-        path = f"{trial.local_path}/{name}"
+    for name in files.names(trial.path):
+        path = f"{trial.path}/{name}"
         left_over = name.startswith((".incomplete-", ".going-"))
         complete = "." not in name and files.read(f"{path}/{storage.MARKER}") is not None
         if left_over or complete and path not in known:

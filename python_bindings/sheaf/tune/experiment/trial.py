@@ -70,6 +70,7 @@ class Trial:
         checkpoint_config: which checkpoints stay.
         max_failures: how often it may fail; -1: without bound.
         experiment_path: the folder that its own lies in.
+        local_experiment_path: where the driver writes of that; None: into it.
         trial_name_creator: makes its name.
         trial_dirname_creator: makes the name of its folder.
     """
@@ -93,6 +94,7 @@ class Trial:
         checkpoint_config: CheckpointConfig | None = None,
         max_failures: int = 0,
         experiment_path: str = "",
+        local_experiment_path: str | None = None,
         trial_name_creator: Any = None,
         trial_dirname_creator: Any = None,
     ):
@@ -105,6 +107,7 @@ class Trial:
         self.stopping_criterion = dict(stopping_criterion or {})
         self.max_failures = max_failures
         self.experiment_path = experiment_path
+        self.local_experiment_path = local_experiment_path or experiment_path
         self.status = self.PENDING
         self.last_result: dict[str, Any] = {}
         self.last_result_time = 0.0
@@ -151,16 +154,17 @@ class Trial:
             self.dirname = re.sub(r'[/()<>:"\\|?*]', "_", name)
 
     @property
-    def local_path(self) -> str | None:
-        """The path of its folder, or None: it has none yet."""
+    def path(self) -> str | None:
+        """The path of its folder in the storage, or None: it has none yet."""
         return None if self.dirname is None else f"{self.experiment_path}/{self.dirname}"
 
-    path = logdir = local_path
-
     @property
-    def local_experiment_path(self) -> str:
-        """The path of the experiment's folder."""
-        return self.experiment_path
+    def local_path(self) -> str | None:
+        """The path of the folder into which the driver writes, or None: it has none yet. It is the
+        other one, unless that is in a storage that is no folder of this machine."""
+        return None if self.dirname is None else f"{self.local_experiment_path}/{self.dirname}"
+
+    logdir = local_path
 
     @property
     def experiment_dir_name(self) -> str:
@@ -190,7 +194,7 @@ class Trial:
     @property
     def error_file(self) -> str | None:
         """The path of the file with what it raised, or None: it has not failed."""
-        return f"{self.local_path}/{fields.EXPR_ERROR_FILE}" if self.error_text else None
+        return f"{self.path}/{fields.EXPR_ERROR_FILE}" if self.error_text else None
 
     def get_error(self) -> BaseException | None:
         """Returns what it raised last, or None."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from sheaf.air import session
@@ -115,39 +116,79 @@ def setup_mlflow(
     config: dict[str, Any] | None = None,
     tracking_uri: str | None = None,
     registry_uri: str | None = None,
+    experiment_id: str | None = None,
     experiment_name: str | None = None,
+    tracking_token: str | None = None,
+    artifact_location: str | None = None,
     run_name: str | None = None,
+    create_experiment_if_not_exists: bool = True,
     tags: dict[str, Any] | None = None,
-    **kwargs: Any,
+    rank_zero_only: bool = True,
 ) -> Any:
-    """Starts a run of MLflow inside a trial's function.
+    """Starts a run of MLflow inside a trial's function or a trainer's loop. It ends with it.
 
     Args:
         config: is logged as parameters.
         tracking_uri: of MLflow's server, or a database.
         registry_uri: of its registry of models.
+        experiment_id: of the experiment; None: it is found by its name.
         experiment_name: of the experiment; None: that of the trial's.
-        run_name: of the run; None: the name of the trial.
+        tracking_token: for MLflow's server.
+        artifact_location: where a new experiment keeps files.
+        run_name: of the run; None: the name of the trial, or of the trainer's run.
+        create_experiment_if_not_exists: whether it may be new.
         tags: of the run.
-        **kwargs: not looked at.
+        rank_zero_only: of the workers of a trainer, only the first has a run.
 
     Returns:
-        The module mlflow.
+        The module mlflow; for workers without a run an object whose functions do nothing.
 
     Raises:
         ImportError: mlflow is not installed.
-        RuntimeError: it is called outside of a trial.
+        RuntimeError: it is called outside of a trial and a trainer's loop.
+        ValueError: there is no such experiment, and none may be made.
     """
     mlflow = _mlflow()
     context = session.current().context()
+    if rank_zero_only and context.get_world_rank() != 0:
+        return _Nothing()
+    if tracking_token:
+        os.environ["MLFLOW_TRACKING_TOKEN"] = tracking_token
     if tracking_uri:
         mlflow.set_tracking_uri(tracking_uri)
     if registry_uri:
         mlflow.set_registry_uri(registry_uri)
-    mlflow.set_experiment(experiment_name or context.get_experiment_name())
-    mlflow.start_run(run_name=run_name or context.get_trial_name(), tags=tags)
+    name = experiment_name or context.get_experiment_name()
+    if experiment_id is None and mlflow.get_experiment_by_name(name) is None:
+        if not create_experiment_if_not_exists:
+            raise ValueError(f"experiment_name={name!r}: MLflow has no such experiment")
+        if artifact_location:
+            mlflow.create_experiment(name, artifact_location)
+    mlflow.set_experiment(
+        **({"experiment_id": experiment_id} if experiment_id else {"experiment_name": name})
+    )
+    # A trainer has no trial.
+    own_name = getattr(context, "get_trial_name", context.get_experiment_name)
+    mlflow.start_run(run_name=run_name or own_name(), tags=tags)
+    session.at_end(lambda failed: mlflow.end_run("FAILED" if failed else "FINISHED"))
     mlflow.log_params({name: str(one)[:500] for name, one in flatten(config or {}).items()})
     return mlflow
+
+
+class _Nothing:
+    """Stands for mlflow where nothing shall be logged."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _Nothing()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _Nothing()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
 
 
 def _mlflow() -> Any:

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 import sheaf
 from sheaf.air import session as air_session
+from sheaf.air import storage
 from sheaf.air.checkpoint import Checkpoint
 from sheaf.tune.trainable.class_session import ClassSession
 from sheaf.tune.trainable.function_session import FunctionSession
@@ -30,12 +31,15 @@ class TrialActor:
 
     def begin(self, spec: TrialSpec, checkpoint: Checkpoint | None) -> Batch:
         """Begins a trial; its first results, with the place. Raises what the trial raises."""
-        os.makedirs(spec.path if spec.filesystem is None else ".", exist_ok=True)
-        if spec.filesystem is None and os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0":
+        folder = spec.path if spec.filesystem is None else self._make_folder()
+        os.makedirs(folder, exist_ok=True)
+        if os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0":
             os.environ.setdefault("TUNE_ORIG_WORKING_DIR", os.getcwd())
-            os.chdir(spec.path)
+            os.chdir(folder)
         if spec.log_to_file:
-            self._outputs = _Outputs(spec.path, spec.log_to_file)
+            self._outputs = _Outputs(folder, spec.log_to_file)
+            if spec.filesystem is not None:
+                air_session.at_end(lambda failed: self._store_outputs(spec, folder))
         if isinstance(self._trainable, type) and issubclass(self._trainable, Trainable):
             used, self._used = self._used, None
             # A Trainable may ask for its context while it is set up.
@@ -47,10 +51,37 @@ class TrialActor:
         batch = self._session.begin()
         return Batch(batch.rows, batch.ended, _place())
 
+    def _make_folder(self) -> str:
+        """To work in, until the trial is over."""
+        import shutil
+        import tempfile  # They take as long as a short trial.
+
+        folder, before = tempfile.mkdtemp(prefix="sheaf-trial-"), os.getcwd()
+
+        def leave(failed: bool) -> None:
+            os.chdir(before)
+            shutil.rmtree(folder, ignore_errors=True)
+
+        air_session.at_end(leave)
+        return folder
+
+    def _store_outputs(self, spec: TrialSpec, folder: str) -> None:
+        """What was printed into the files that log_to_file names, into the trial's folder."""
+        assert spec.log_to_file is not None
+        files = storage.files_of(spec.filesystem)
+        files.make_folder(spec.path)
+        for name in set(spec.log_to_file):
+            with open(os.path.join(folder, name), "rb") as file:
+                files.write(f"{spec.path}/{name}", file.read())
+
     def take(self) -> Batch:
         """The trial goes on: its next results. Raises what the trial raises."""
         assert self._session is not None
-        return self._session.take()
+        try:
+            return self._session.take()
+        except BaseException:
+            air_session.run_endings(failed=True)
+            raise
 
     def save(self) -> Saved:
         """Saves now."""
@@ -66,6 +97,7 @@ class TrialActor:
         elif isinstance(stopped, ClassSession):
             stopped.trainable.stop()
         ended = stopped is None or stopped.stop(_STOP_S)
+        air_session.run_endings(failed=False)
         air_session.set_session(None)
         if self._outputs is not None:
             self._outputs.close()

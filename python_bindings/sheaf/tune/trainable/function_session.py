@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sheaf.air import session
 from sheaf.air.checkpoint import Checkpoint
 from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
@@ -63,6 +64,10 @@ class FunctionSession:
             pass
         except BaseException as raised:  # Also SystemExit: the driver is told.
             error = raised
+        try:
+            session.run_endings(failed=error is not None)
+        except Exception as raised:
+            error = error or raised
         with self._changed:
             self._error = None if self._stopped else error
             self._ended = True

@@ -8,19 +8,14 @@ from sheaf.ids import node_id
 from sheaf.util import placement_group
 from sheaf.util.state import tasks
 from sheaf.util.state.exception import RayStateApiException
-from sheaf.util.state.rows import Row, chosen, worker_id
+from sheaf.util.state.rows import Row, chosen, node_of, of_a_session, worker_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-def _node_of(process: str) -> str | None:
-    """The node of the process "NODE.NUMBER", or None."""
-    node, _, number = process.partition(".")
-    return node_id(int(node)) if number else None
-
-
+@of_a_session
 def list_actors(
     address: str | None = None,
     filters: Any = None,
@@ -56,7 +51,7 @@ def list_actors(
             state=row["state"],
             name=row["name"],
             ray_namespace=row["namespace"],
-            node_id=_node_of(row["process"]),
+            node_id=node_of(row["process"]),
             pid=row["pid"],
             job_id=f"{row['job']:08x}",
             num_restarts=row["restarts"],
@@ -68,6 +63,7 @@ def list_actors(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_nodes(
     address: str | None = None,
     filters: Any = None,
@@ -110,6 +106,7 @@ def list_nodes(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_placement_groups(
     address: str | None = None,
     filters: Any = None,
@@ -149,6 +146,7 @@ def list_placement_groups(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_objects(
     address: str | None = None,
     filters: Any = None,
@@ -193,6 +191,7 @@ def list_objects(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_jobs(
     address: str | None = None,
     filters: Any = None,
@@ -238,6 +237,7 @@ def list_jobs(
     return chosen(rows, filters, limit)
 
 
+@of_a_session
 def list_workers(
     address: str | None = None,
     filters: Any = None,

@@ -1,13 +1,42 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Rows of listings, and which of them filters choose."""
+"""Rows of listings, which of them filters choose, and the session that is asked for them."""
 
 from __future__ import annotations
 
+import functools
+
+from sheaf import _core, lifecycle
+from sheaf.ids import node_id
 from sheaf.util.state.exception import RayStateApiException
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
+
+
+def of_a_session(function: Callable[P, T]) -> Callable[P, T]:
+    """In a process that has joined none, the function asks the cluster that runs here, which is
+    left again; it starts none. ConnectionError: none runs."""
+
+    @functools.wraps(function)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+        if _core.is_initialized():
+            return function(*args, **kwargs)
+        try:
+            joined = lifecycle.join_running()
+        except ConnectionError as error:
+            raise ConnectionError(
+                f"Could not find any running Ray instance: call init() first, or start a node by "
+                f"`sheaf start` ({error})"
+            ) from None
+        with joined:
+            return function(*args, **kwargs)
+
+    return ask
 
 
 class Row(dict):  # type: ignore[type-arg]
@@ -30,21 +59,23 @@ def worker_id(process: str) -> str:
     return f"{int(node):08x}{int(number):08x}" if number else ""
 
 
+def node_of(process: str) -> str | None:
+    """The node of the process "NODE.NUMBER", or None."""
+    node, _, number = process.partition(".")
+    return node_id(int(node)) if number else None
+
+
 def check_filters(filters: Any) -> None:
-    """ValueError: one has an operator that is none. RayStateApiException: they are no filters."""
-    if isinstance(filters, (str, bytes)):
-        raise RayStateApiException(
-            f"filters={filters!r}: want a list of (field, '=' or '!=', value), not one text"
+    """ValueError: filters of another form, or an operator that is none."""
+    if not isinstance(filters, list) or not all(_is_filter(one) for one in filters):
+        raise ValueError(
+            f"filters={filters!r}: want a list of (field, '=' or '!=', value), as "
+            "[('state', '=', 'ALIVE')]"
         )
-    for each in filters or ():
-        if isinstance(each, (str, bytes)) or len(each) != 3:
-            raise RayStateApiException(
-                f"filters: {each!r}: want (field, '=' or '!=', value), such as "
-                "('state', '=', 'ALIVE')"
-            )
-        if each[1] not in ("=", "!="):
+    for _, operator, _ in filters:
+        if operator not in ("=", "!="):
             raise ValueError(
-                f"filters: the operator {each[1]!r} is unknown: want '=' or '!=' (Unsupported "
+                f"filters: the operator {operator!r} is unknown: want '=' or '!=' (Unsupported "
                 "filter predicate)"
             )
 
@@ -55,14 +86,15 @@ def chosen(
     limit: int,
     columns: tuple[str, ...] = (),
 ) -> list[Row]:
-    """The rows that fit all filters. ValueError: an operator that is none. RayStateApiException: a
-    field that rows do not have, or a value that is of another type. `columns`: those that rows
-    have, where there may be no row to say so."""
+    """The rows that fit all filters. ValueError: filters of another form, or an operator that is
+    none. RayStateApiException: a field that rows do not have, or a value that is of another type.
+    `columns`: those that rows have, where there may be no row to say so."""
     if limit < 0:
         raise RayStateApiException(f"limit={limit}: want 0 or more")
+    filters = [] if filters is None else filters
     check_filters(filters)
     known = columns or (tuple(rows[0]) if rows else ())
-    for key, operator, value in filters or ():
+    for key, operator, value in filters:
         field = key.lower()
         if known and field not in known:
             raise RayStateApiException(
@@ -70,6 +102,10 @@ def chosen(
             )
         rows = [row for row in rows if _is(row[field], field, value) == (operator == "=")]
     return rows[:limit]
+
+
+def _is_filter(one: Any) -> bool:
+    return isinstance(one, (tuple, list)) and len(one) == 3 and isinstance(one[0], str)
 
 
 def _is(found: Any, field: str, wanted: Any) -> bool:

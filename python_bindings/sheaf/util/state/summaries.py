@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from sheaf.util.state import tasks
 from sheaf.util.state.listings import ALL, list_actors, list_objects
-from sheaf.util.state.rows import Row
+from sheaf.util.state.rows import Row, of_a_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def _summary(rows: list[Row], name: str, state: str) -> dict[str, dict[str, Any]
     return out
 
 
+@of_a_session
 def summarize_tasks(
     address: Any = None,
     timeout: int = 30,

@@ -6,8 +6,7 @@ from __future__ import annotations
 import warnings
 
 from sheaf import _core
-from sheaf.ids import node_id
-from sheaf.util.state.rows import Row, check_filters, chosen, worker_id
+from sheaf.util.state.rows import Row, check_filters, chosen, node_of, of_a_session, worker_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +43,7 @@ _ERROR_TYPES = {
 _BY_NODES = {"name": "name", "func_or_class_name": "name", "actor_id": "actor_id", "type": "type"}
 
 
+@of_a_session
 def list_tasks(
     address: str | None = None,
     filters: Any = None,
@@ -77,6 +77,7 @@ def list_tasks(
         RayStateApiException: a filter names a field that there is none of.
         RayError: the cluster did not answer.
     """
+    filters = [] if filters is None else filters
     check_filters(filters)
     pids = {row["worker"]: row["pid"] for row in _core.workers()}
     found, more, lost = known_calls(
@@ -98,6 +99,7 @@ def list_tasks(
     return rows
 
 
+@of_a_session
 def rows_of(id: str) -> list[Row]:
     """The attempts of one call, the last first."""
     pids = {row["worker"]: row["pid"] for row in _core.workers()}
@@ -162,7 +164,6 @@ def _asked(filters: Any, limit: int) -> int:
 
 
 def _row(call: dict[str, Any], pids: dict[str, int]) -> Row:
-    node, _, number = call["worker"].partition(".")
     return Row(
         task_id=call["task_id"],
         name=call["name"],
@@ -171,7 +172,7 @@ def _row(call: dict[str, Any], pids: dict[str, int]) -> Row:
         attempt_number=call["attempt"],
         job_id=f"{call['job']:08x}",
         actor_id=call["actor_id"] or None,
-        node_id=node_id(int(node)) if number else None,
+        node_id=node_of(call["worker"]),
         worker_id=worker_id(call["worker"]) or None,
         worker_pid=call["pid"] or pids.get(call["worker"]),
         type=call["type"],

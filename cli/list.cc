@@ -285,6 +285,7 @@ int RunList(const ListOptions& options) {
     const std::string json = JsonObject()
                                  .Add(options.kind, table.Json())
                                  .Add("truncated", JsonBool(answer->truncated()))
+                                 .Add("late_nodes", NumberList(answer->late_nodes()).json)
                                  .Done();
     std::printf("%s\n", json.c_str());
     return kDone;
@@ -294,7 +295,10 @@ int RunList(const ListOptions& options) {
     return kDone;
   }
   std::fputs(table.Text().c_str(), stdout);
-  if (answer->truncated()) {
+  if (answer->late_nodes_size() != 0) {
+    std::printf("(without the rows of nodes %s, which did not answer in time)\n",
+                absl::StrJoin(answer->late_nodes(), ", ").c_str());
+  } else if (answer->truncated()) {
     std::printf("(only the first %s; more with --limit)\n", FormatCount(table.rows.size()).c_str());
   }
   if (answer->events_lost() != 0) {

@@ -98,7 +98,34 @@ TEST_CASE("a task that its owner and its worker report has one row, and runs") {
   const Table table = TableOf("tasks", answer);
   REQUIRE(table.rows.size() == 2);
   CHECK_THAT(table.Json(), Contains(R"("task_id":"t1","name":"Hold","state":"RUNNING")"));
-  CHECK_THAT(table.Json(), Contains(R"("job":3,"actor_id":"","words":"")"));
+  CHECK_THAT(table.Json(), Contains(R"("job":3,"actor_id":"",)"));
+}
+
+TEST_CASE("an ended call has one row, whoever still speaks of it, and says what it took") {
+  proto::StateAnswer answer;
+  for (const char* state : {"PUSHED", "FAILED"}) {
+    proto::TaskRow& row = *answer.add_tasks();
+    row.set_task_id("t1");
+    row.set_state(state);
+    row.set_words(state);
+  }
+  answer.mutable_tasks(1)->set_begin_unix_ns(1'000'000'000);
+  answer.mutable_tasks(1)->set_end_unix_ns(3'500'000'000);
+  answer.mutable_tasks(1)->set_error_type("WorkerCrashed");
+  answer.mutable_tasks(1)->set_weight(1);
+  const Table table = TableOf("tasks", answer);
+  REQUIRE(table.rows.size() == 1);
+  CHECK_THAT(table.Json(), Contains(R"("state":"FAILED")"));
+  CHECK_THAT(table.Json(), Contains(R"("run_ns":2500000000,)"));
+  CHECK_THAT(table.Json(), Contains(R"("error_type":"WorkerCrashed","words":"")"));
+  CHECK_THAT(table.Text(), Contains("2.5 s"));
+}
+
+TEST_CASE("durations are told in the unit that fits") {
+  CHECK(FormatDuration(850) == "850 ns");
+  CHECK(FormatDuration(12'340) == "12.3 us");
+  CHECK(FormatDuration(4'000'000) == "4.0 ms");
+  CHECK(FormatDuration(61'500'000'000) == "61.5 s");
 }
 
 TEST_CASE("each kind of list has a table, and its rows fit its columns") {
@@ -111,6 +138,7 @@ TEST_CASE("each kind of list has a table, and its rows fit its columns") {
   answer.mutable_groups(0)->add_bundles();
   answer.mutable_groups(0)->add_bundle_nodes(1);
   answer.add_workers()->set_process(ProcessId{1, 2}.packed());
+  answer.add_functions()->set_name("f");
   for (const char* kind : kListKinds) {
     INFO(kind);
     const Table table = TableOf(kind, answer);

@@ -64,13 +64,21 @@ proto::StateAnswer AskState(proto::StateQuery::What what, const std::string& id)
   return AskState(std::move(query));
 }
 
+std::string WhatIsMissing(const proto::StateAnswer& answer) {
+  if (answer.late_nodes_size() == 0)
+    return "this listing is not complete: it has as many rows as one answer holds, or some process "
+           "did not answer in time";
+  std::string nodes;
+  for (const uint32_t node : answer.late_nodes())
+    nodes += (nodes.empty() ? "" : ", ") + std::to_string(node);
+  return "this listing is not complete: it lacks the rows of nodes " + nodes +
+         ", which did not answer in time";
+}
+
 proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {}) {
   proto::StateAnswer answer = AskState(what, id);
   if (answer.truncated() &&
-      PyErr_WarnEx(PyExc_UserWarning,
-                   "this listing is not complete: it has as many rows as one answer holds, or some "
-                   "process or node did not answer in time",
-                   2) != 0) {
+      PyErr_WarnEx(PyExc_UserWarning, WhatIsMissing(answer).c_str(), 2) != 0) {
     throw nb::python_error();
   }
   return answer;
@@ -141,8 +149,8 @@ nb::tuple GroupsIfAll() {
   return nb::make_tuple(GroupRows(answer), !answer.truncated());
 }
 
-// `filters`: (key, whether it must not be so, value) each, as in StateFilter. The rows, whether there
-// are more, and how many events of ended calls no node has read.
+// `filters`: (key, whether it must not be so, value) each, as in StateFilter. The rows, what is missing
+// in words ("": nothing), and how many events of ended calls no node has read.
 nb::tuple Tasks(bool ended, const std::vector<std::tuple<std::string, bool, std::string>>& filters,
                 const std::string& id, uint32_t limit, int64_t ended_before_ns) {
   proto::StateQuery query;
@@ -182,7 +190,8 @@ nb::tuple Tasks(bool ended, const std::vector<std::tuple<std::string, bool, std:
     out["pid"] = row.os_pid();
     rows.append(out);
   }
-  return nb::make_tuple(rows, answer.truncated(), answer.events_lost());
+  return nb::make_tuple(rows, answer.truncated() ? WhatIsMissing(answer) : std::string(),
+                        answer.events_lost());
 }
 
 nb::list Functions() {

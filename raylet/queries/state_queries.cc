@@ -15,7 +15,7 @@ namespace sheaf {
 namespace {
 
 constexpr uint32_t kDefaultLimit = 10'000;
-constexpr size_t kMaxNodesAsked = 256;  // Of one query; the rows of more are cut anyway.
+constexpr size_t kNodesAskedAtOnce = 64;  // Of one query; the others follow as answers come.
 constexpr size_t kMaxOpenQueries = 256;
 constexpr size_t kMaxWords = 1 << 20;
 constexpr uint32_t kMaxFunctionRows = 10'000;
@@ -253,26 +253,32 @@ void StateQueries::AskProcesses(uint64_t number, Query& query) {
 }
 
 void StateQueries::AskNodes(uint64_t number, Query& query) {
+  const proto::StateQuery& question = query.asked.message;
+  if (question.what() == proto::StateQuery::WHY) {
+    const auto id = ObjectId::FromHex(question.id());
+    if (id.ok()) query.nodes_to_ask.push_back(id->maker().node);
+  } else if (WantsNodes(question.what())) {
+    for (const auto& [node, seen] : deps_.view.nodes) query.nodes_to_ask.push_back(node);
+  }
+  AskSomeNodes(number, query);
+}
+
+void StateQueries::AskSomeNodes(uint64_t number, Query& query) {
+  if (query.nodes_to_ask.empty()) return;
   proto::StateQuery question = query.asked.message;
   question.set_request(number);
   question.set_limit(query.asked.limit);
   question.set_this_node(true);
-  std::vector<NodeNumber> nodes;
-  if (question.what() == proto::StateQuery::WHY) {
-    const auto id = ObjectId::FromHex(question.id());
-    if (id.ok()) nodes.push_back(id->maker().node);
-  } else if (WantsNodes(question.what())) {
-    for (const auto& [node, seen] : deps_.view.nodes) nodes.push_back(node);
-  }
-  for (const NodeNumber node : nodes) {
+  auto under_way = std::count_if(query.waits_for.begin(), query.waits_for.end(),
+                                 [](ProcessId process) { return process.is_raylet(); });
+  while (!query.nodes_to_ask.empty() && static_cast<size_t>(under_way) < kNodesAskedAtOnce) {
+    const NodeNumber node = query.nodes_to_ask.front();
+    query.nodes_to_ask.pop_front();
     const NodeView* seen = deps_.view.Find(node);
     if (node == deps_.node || seen == nullptr || !seen->alive) continue;
-    if (query.waits_for.size() >= kMaxNodesAsked) {
-      query.asked.answer.set_truncated(true);
-      return;
-    }
     query.waits_for.insert(RayletOf(node));
     SendMessage(To(RayletOf(node)), FrameKind::kStateQuery, question);
+    ++under_way;
   }
 }
 
@@ -383,6 +389,7 @@ absl::Status StateQueries::OnAnswer(ProcessId from, const Frame& frame) {
   const auto it = queries_.find(message.request());
   if (it == queries_.end() || it->second.waits_for.erase(from) == 0) return absl::OkStatus();
   Merge(message, it->second.asked);
+  AskSomeNodes(it->first, it->second);
   FinishIfComplete(it->first);
   return absl::OkStatus();
 }
@@ -407,6 +414,13 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   }
 }
 
+void StateQueries::TellLate(Query& query) {
+  for (const ProcessId process : query.waits_for) {
+    if (process.is_raylet()) query.asked.answer.add_late_nodes(process.node);
+  }
+  for (const NodeNumber node : query.nodes_to_ask) query.asked.answer.add_late_nodes(node);
+}
+
 void StateQueries::Tick() {
   std::vector<uint64_t> late;
   for (const auto& [number, query] : queries_) {
@@ -415,7 +429,9 @@ void StateQueries::Tick() {
   for (const uint64_t number : late) {
     Query& query = queries_.at(number);
     query.asked.answer.set_truncated(true);
+    TellLate(query);
     query.waits_for.clear();
+    query.nodes_to_ask.clear();
     if (query.waits_for_gcs && query.asked.message.what() == proto::StateQuery::DRAIN) {
       query.asked.answer.set_error("the GCS does not answer; the node will drain when it does");
     }
@@ -431,15 +447,17 @@ void StateQueries::Tick() {
 void StateQueries::Forget(ProcessId process) {
   std::vector<uint64_t> touched;
   for (auto& [number, query] : queries_) {
-    if (query.waits_for.erase(process) > 0) touched.push_back(number);
+    if (query.waits_for.erase(process) == 0) continue;
+    AskSomeNodes(number, query);
+    touched.push_back(number);
   }
   for (const uint64_t number : touched) FinishIfComplete(number);
 }
 
 void StateQueries::FinishIfComplete(uint64_t number) {
   const auto it = queries_.find(number);
-  if (it == queries_.end() || !it->second.waits_for.empty() || it->second.waits_for_gcs ||
-      it->second.waits_for_events)
+  if (it == queries_.end() || !it->second.waits_for.empty() || !it->second.nodes_to_ask.empty() ||
+      it->second.waits_for_gcs || it->second.waits_for_events)
     return;
   Query query = std::move(it->second);
   queries_.erase(it);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 
 #include "absl/container/btree_map.h"
@@ -57,7 +58,8 @@ class StateQueries {
     ProcessId asker;
     StateAsked asked;
     Nanos deadline = 0;
-    absl::btree_set<ProcessId> waits_for;
+    absl::btree_set<ProcessId> waits_for;  // Processes of this node, and raylets of others.
+    std::deque<NodeNumber> nodes_to_ask;   // Later: so many are asked at once.
     bool waits_for_gcs = false;
     bool waits_for_events = false;
     proto::GroupList groups;  // As the GCS knows them.
@@ -65,12 +67,14 @@ class StateQueries {
   Channel& To(ProcessId process) { return deps_.transport.To(process); }
   void AskProcesses(uint64_t number, Query& query);
   void AskNodes(uint64_t number, Query& query);
+  void AskSomeNodes(uint64_t number, Query& query);
   void AskGcs(uint64_t number, Query& query);
   void AskEvents(uint64_t number, Query& query);
   void OnEvents(uint64_t number, proto::StateAnswer answer);
   void OnGcsReply(uint64_t number, const proto::GcsReply& reply);
   void AskGcsOfItself(uint64_t number);
   void MergeGcs(const proto::GcsReply& reply, StateAsked& asked) const;
+  static void TellLate(Query& query);
   static void Merge(proto::StateAnswer& message, StateAsked& asked);
   void FinishIfComplete(uint64_t number);
 

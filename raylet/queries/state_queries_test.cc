@@ -257,6 +257,46 @@ SCENARIO("actors, tasks, objects, groups and workers of other nodes come from th
   }
 }
 
+SCENARIO("of many nodes 64 are asked at once, the others as answers come, and who is late is named") {
+  RayletNode node;
+  constexpr NodeNumber kNodes = 200;
+  for (NodeNumber number = 2; number <= kNodes; ++number) node.AddNode(number, "CPU:1");
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::WORKERS);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const NodeNumber silent = GENERATE(0u, 7u);
+  std::map<NodeNumber, uint64_t> asked;  // Under which number.
+  size_t most_at_once = 0, answered = 0;
+  const auto take_questions = [&] {
+    for (NodeNumber number = 2; number <= kNodes; ++number) {
+      for (const proto::StateQuery& question : node.transport.Take<proto::StateQuery>(
+               RayletOf(number), FrameKind::kStateQuery))
+        asked[number] = question.request();
+    }
+    most_at_once = std::max(most_at_once, asked.size());
+  };
+  for (take_questions(); !asked.empty(); take_questions()) {
+    auto next = asked.begin();
+    if (next->first == silent && ++next == asked.end()) break;
+    proto::StateAnswer answer;
+    answer.set_request(next->second);
+    answer.add_workers()->set_process(ProcessId{next->first, 4}.packed());
+    node.FromNode(next->first, FrameKind::kStateAnswer, answer);
+    asked.erase(next);
+    ++answered;
+  }
+  CHECK(most_at_once == 64);
+  CHECK(answered == kNodes - (silent != 0 ? 2 : 1));
+  node.Advance(1100 * kMillisecond);
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].workers_size() == static_cast<int>(answered));
+  CHECK(answers[0].truncated() == (silent != 0));
+  REQUIRE(answers[0].late_nodes_size() == (silent != 0 ? 1 : 0));
+  if (silent != 0) CHECK(answers[0].late_nodes(0) == silent);
+}
+
 SCENARIO("a group whose node is silent is listed as the GCS knows it") {
   RayletNode node;
   node.AddNode(2, "CPU:1");

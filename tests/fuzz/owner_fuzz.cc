@@ -133,11 +133,10 @@ std::vector<std::string> fuzz::Seeds() {
         FrameKind::kObjectAnswer, FrameKind::kRefsReported, FrameKind::kNodeRefs}) {
     seeds.push_back(FrameOf(1, static_cast<uint8_t>(kind), std::string(96, '\1')));
   }
-  std::string push(48, '\0');
   PushTaskHead head{};
   head.argument_bytes = 24;
   head.nested_count = 1;
-  std::memcpy(push.data(), &head, sizeof head);
+  std::string push(AsBytes(head));
   WireWriter out(push);
   out.Struct(ArgumentHead{ArgumentKind::kValue, 12});
   out.Bytes("twelve bytes");

@@ -8,7 +8,7 @@ say on Ray.
     ./do peer --say AREA[.NAME]           what they say on Sheaf
     ./do peer --list                      areas and their programs
     ./do peer libraries [NAME...]         libraries of PyPI on top of both (libraries.py)
-    ./do peer tools                       the tests of PyInstaller, gunicorn and Jupyter (tools.py)
+    ./do peer hosts                       the tests of PyInstaller, gunicorn and Jupyter (hosts.py)
     ./do peer torch [VERSION]             the tests of torch with one of PyPI (newest_torch.py)
 
 Where Sheaf differs and is meant to, differences.py gives the reason and what Sheaf says instead."""
@@ -209,10 +209,10 @@ def main():
         import newest_torch
 
         return newest_torch.main(sys.argv[2:])
-    if sys.argv[1:2] == ["tools"]:
-        import tools
+    if sys.argv[1:2] == ["hosts"]:
+        import hosts
 
-        return tools.main(sys.argv[2:])
+        return hosts.main(sys.argv[2:])
     parser = argparse.ArgumentParser(
         description="The same programs on Sheaf and on Ray: what differs.", prog="./do peer"
     )

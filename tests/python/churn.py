@@ -167,7 +167,11 @@ def descriptors(pid: int) -> int:
 def measure() -> dict[str, float]:
     """When nothing is pending any more: what the node holds, and what its processes cost."""
     deadline = time.monotonic() + WAIT_S
-    while state.list_tasks(limit=1) or any(
+
+    def goes_on(row: state.Row) -> bool:
+        return row.state not in ("FINISHED", "FAILED")
+
+    while any(map(goes_on, state.list_tasks(limit=1))) or any(  # Those stand first.
         row.state != "DEAD" for row in state.list_actors(limit=1 << 30)
     ):
         assert time.monotonic() < deadline, (state.list_tasks(), state.list_actors())

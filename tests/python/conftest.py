@@ -70,13 +70,13 @@ def joined_cluster(head, *others, beside_head=True):
 
 
 def python_with(*modules: str) -> str:
-    """An interpreter that has these: that of ./do peer tools, or this one. Skips the test where it
+    """An interpreter that has these: that of ./do peer hosts, or this one. Skips the test where it
     lacks one."""
-    python = os.environ.get("SHEAF_TOOLS_PYTHON", sys.executable)
+    python = os.environ.get("SHEAF_HOSTS_PYTHON", sys.executable)
     for module in modules:
         ask = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({module!r}))"
         if subprocess.run([python, "-c", ask]).returncode:
-            pytest.skip(f"{module} is not installed: ./do peer tools installs it")
+            pytest.skip(f"{module} is not installed: ./do peer hosts installs it")
     return python
 
 

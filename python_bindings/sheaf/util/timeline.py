@@ -51,7 +51,7 @@ def _ended_calls() -> list[dict[str, Any]]:
     calls: dict[tuple[str, int], dict[str, Any]] = {}
     before = 0
     while len(calls) < _MOST_EVENTS:
-        page, more, lost = tasks.known_calls(True, [], _PAGE, before)
+        page, missing, lost = tasks.known_calls(True, [], _PAGE, before)
         ended = [call for call in page if call["end_ns"]]
         new = {(call["task_id"], call["attempt"]): call for call in ended} | calls
         if not ended or len(new) == len(calls):
@@ -59,7 +59,7 @@ def _ended_calls() -> list[dict[str, Any]]:
         calls = new
         # Some may have ended in the same nanosecond, on other nodes.
         before = min(call["end_ns"] for call in ended) + 1
-        if not more:
+        if not missing:
             break
     if lost:
         warnings.warn(f"timeline: {lost} calls came and went before a node looked", stacklevel=3)

@@ -80,7 +80,7 @@ def list_tasks(
     filters = [] if filters is None else filters
     check_filters(filters)
     pids = {row["worker"]: row["pid"] for row in _core.workers()}
-    found, more, lost = known_calls(
+    found, missing, lost = known_calls(
         ended=True, filters=_for_nodes(filters), limit=_asked(filters, limit)
     )
     rows = chosen([_row(call, pids) for call in found], filters, limit, columns=COLUMNS)
@@ -88,14 +88,10 @@ def list_tasks(
         warnings.warn(
             f"{lost} ended calls came and went before their node looked, and are in no listing; "
             "summarize_tasks() counts them",
-            stacklevel=2,
+            stacklevel=3,
         )
-    if more and len(rows) < limit:
-        warnings.warn(
-            "this listing is not complete: it has as many rows as one answer holds, or some "
-            "process or node did not answer in time",
-            stacklevel=2,
-        )
+    if missing and len(rows) < limit:
+        warnings.warn(missing, stacklevel=3)
     return rows
 
 
@@ -110,10 +106,10 @@ def rows_of(id: str) -> list[Row]:
 
 def known_calls(
     ended: bool, filters: list[tuple[str, bool, str]], limit: int, before_ns: int = 0, id: str = ""
-) -> tuple[list[dict[str, Any]], bool, int]:
+) -> tuple[list[dict[str, Any]], str, int]:
     """One row for each attempt of a call: its caller tells of it, where it runs the worker, too,
-    and where it ran the node. Whether there are more, and how many nobody has seen."""
-    told, more, lost = _core.tasks(
+    and where it ran the node. What is missing in words, and how many nobody has seen."""
+    told, missing, lost = _core.tasks(
         ended=ended, filters=filters, id=id, limit=min(limit, _MOST), ended_before_ns=before_ns
     )
     out: dict[tuple[str, int], dict[str, Any]] = {}
@@ -125,7 +121,7 @@ def known_calls(
             if newer["end_ns"]:
                 merged["words"] = ""
             out[row["task_id"], row["attempt"]] = merged
-    return list(out.values()), more, lost
+    return list(out.values()), missing, lost
 
 
 def functions() -> list[dict[str, Any]]:

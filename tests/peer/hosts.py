@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""./do peer tools: the tests of programs that are frozen by PyInstaller, served by gunicorn, or run
-in notebooks; these tools are installed into build/peers/tools (200 MB) when they are not there."""
+"""./do peer hosts: the tests of programs that are frozen by PyInstaller, served by gunicorn, or run
+in notebooks; these tools are installed into build/peers/hosts (200 MB) when they are not there."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ TESTS = ["test_frozen.py", "test_gunicorn.py", "test_notebooks.py"]
 
 def interpreter():
     peers = os.environ.get("SHEAF_PEERS") or HERE.parents[1] / "build" / "peers"
-    root = pathlib.Path(peers) / "tools"
+    root = pathlib.Path(peers) / "hosts"
     python = root / "bin" / "python"
     has = "import PyInstaller, gunicorn, ipykernel, jupyter_client, nanobind_backend"
     if not python.exists() or subprocess.run([python, "-c", has]).returncode:
@@ -37,5 +37,5 @@ def main(arguments):
             *(sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider"),
             *(HERE.parents[0] / "python" / test for test in TESTS),
         ],
-        env={**os.environ, "SHEAF_TOOLS_PYTHON": str(python)},
+        env={**os.environ, "SHEAF_HOSTS_PYTHON": str(python)},
     ).returncode

@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/json.h"
+#include "base/text/json.h"
 
 namespace sheaf::cli {
 namespace {

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/text/json.h"
 #include "base/version.h"
 #include "cli/cert.h"
 #include "cli/completion.h"
 #include "cli/drain.h"
 #include "cli/gcs_main.h"
 #include "cli/gcs_state.h"
-#include "cli/json.h"
 #include "cli/kv.h"
 #include "cli/list.h"
 #include "cli/node.h"

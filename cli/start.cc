@@ -25,9 +25,9 @@
 #include "base/config.h"
 #include "base/session_directory.h"
 #include "base/status_macros.h"
+#include "base/text/json.h"
 #include "base/unique_fd.h"
 #include "base/version.h"
-#include "cli/json.h"
 #include "cli/table.h"
 #include "shm/attach.h"
 

@@ -31,7 +31,7 @@ class PendingReply final : public Reply::Exchange {
     auto sender = std::make_shared<std::weak_ptr<Connection>>(connection_);
     auto queue = std::make_shared<StreamQueue>([state = state_, sender] {
       if (state->stopped) return;
-      net::post(state->io, [sender] {
+      boost::asio::post(state->io, [sender] {
         if (const auto there = sender->lock()) there->Pump();
       });
     });
@@ -50,7 +50,7 @@ class PendingReply final : public Reply::Exchange {
  private:
   template <class Work>
   void Post(Work work) {
-    if (!state_->stopped) net::post(state_->io, std::move(work));
+    if (!state_->stopped) boost::asio::post(state_->io, std::move(work));
   }
 
   const std::shared_ptr<ServerState> state_;

@@ -89,28 +89,6 @@ Table Actors(const proto::StateAnswer& answer) {
   return table;
 }
 
-// An owner knows what it pushed, the worker what of it runs; of the latter's row the owner knows
-// the rest.
-std::vector<proto::TaskRow> MergedTasks(const proto::StateAnswer& answer) {
-  std::vector<proto::TaskRow> merged;
-  absl::flat_hash_map<std::string, size_t> places;
-  for (const proto::TaskRow& row : answer.tasks()) {
-    const auto [place, first] = places.emplace(row.task_id(), merged.size());
-    if (first) {
-      merged.push_back(row);
-      continue;
-    }
-    proto::TaskRow& known = merged[place->second];
-    const bool runs = known.state() == "RUNNING" || row.state() == "RUNNING";
-    known.MergeFrom(row);  // Fields that `row` leaves empty stay.
-    if (runs) {
-      known.set_state("RUNNING");
-      known.clear_words();
-    }
-  }
-  return merged;
-}
-
 Table Tasks(const proto::StateAnswer& answer) {
   Table table{{{"TASK", "task_id"},
                {"NAME", "name"},
@@ -217,6 +195,26 @@ const Kind& KindOf(std::string_view name) {
 }
 
 }  // namespace
+
+std::vector<proto::TaskRow> MergedTasks(const proto::StateAnswer& answer) {
+  std::vector<proto::TaskRow> merged;
+  absl::flat_hash_map<std::string, size_t> places;
+  for (const proto::TaskRow& row : answer.tasks()) {
+    const auto [place, first] = places.emplace(row.task_id(), merged.size());
+    if (first) {
+      merged.push_back(row);
+      continue;
+    }
+    proto::TaskRow& known = merged[place->second];
+    const bool runs = known.state() == "RUNNING" || row.state() == "RUNNING";
+    known.MergeFrom(row);  // Fields that `row` leaves empty stay.
+    if (runs) {
+      known.set_state("RUNNING");
+      known.clear_words();
+    }
+  }
+  return merged;
+}
 
 Table TableOf(std::string_view kind, const proto::StateAnswer& answer) {
   return KindOf(kind).table(answer);

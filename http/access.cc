@@ -41,7 +41,7 @@ Verdict JudgeChange(const AccessRules& rules, const Caller& caller) {
   const bool page = caller.browser || caller.credential == Credential::kCookie;
   if (!page) return kAllowed;
   if (rules.trust == Trust::kTokenOnly && !rules.writable_pages) {
-    return {403, "Pages can only look here, unless the server runs with --dashboard-writable."};
+    return {403, "Pages can only look here, unless the server runs with --writable."};
   }
   if (caller.origin != Origin::kSame || !caller.same_origin_fetch || !caller.page_header) {
     return {403, "A browser changes something only from the dashboard's own page."};

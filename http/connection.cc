@@ -478,7 +478,7 @@ void Serve(const std::shared_ptr<ServerState>& state, Tcp::socket socket) {
 
 void TurnAway(Tcp::socket& socket) {
   static constexpr std::string_view kAnswer =
-      "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
+      "HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nContent-Length: 25\r\n"
       "Connection: close\r\n\r\nToo many are connected.\r\n";
   ErrorCode ignored;
   socket.non_blocking(true, ignored);

@@ -1,11 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "http/server.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -19,53 +14,13 @@
 #include "base/mutex.h"
 #include "base/testing/scratch_directory_for_test.h"
 #include "base/testing/wait_until_for_test.h"
-#include "base/unique_fd.h"
+#include "http/client_for_test.h"
 
 namespace sheaf::http {
 namespace {
 
-// A connection that says what the test wants, and hears whatever comes.
-class Client {
- public:
-  explicit Client(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const timeval bound{20, 0};
-    setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(port);
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(connect(fd_.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
-  }
-  void Send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;  // The server has said enough.
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    }
-  }
-  // What comes until `end` has come, or the server closes.
-  std::string Read(std::string_view end = {}) {
-    std::string text;
-    char byte[4096];
-    while (end.empty() || text.find(end) == std::string::npos) {
-      const ssize_t got = recv(fd_.get(), byte, end.empty() ? sizeof(byte) : 1, 0);
-      if (got <= 0) break;
-      text.append(byte, static_cast<size_t>(got));
-    }
-    return text;
-  }
-  void Close() { fd_.Reset(); }
-
- private:
-  UniqueFd fd_;
-};
-
 constexpr Nanos kLong = 20 * kSecond;
 constexpr char kHost[] = "Host: localhost\r\n";
-
-int StatusOf(const std::string& answer) {
-  return answer.starts_with("HTTP/1.1 ") ? std::stoi(answer.substr(9, 3)) : 0;
-}
 
 // What a test wants of a server: some routes, and what they saw.
 struct Fixture {
@@ -262,7 +217,10 @@ TEST_CASE("connections beyond the bound are turned away, and those there are ser
   CHECK(StatusOf(one.Read("\r\n\r\nx")) == 200);
   CHECK(StatusOf(two.Read("\r\n\r\nx")) == 200);
   Client three(fixture.server->port());
-  CHECK(StatusOf(three.Read()) == 429);
+  const std::string refusal = three.Read();
+  CHECK(StatusOf(refusal) == 429);
+  CHECK(refusal.ends_with(
+      "Content-Length: 25\r\nConnection: close\r\n\r\nToo many are connected.\r\n"));
   one.Close();
   CHECK(WaitUntil(kLong, [&] { return StatusOf(fixture.Ask("GET /echo/x")) == 200; }));
 }
@@ -370,6 +328,23 @@ TEST_CASE("a WebSocket sends messages, mends what is not UTF-8, and says why it 
                     "done") != std::string::npos);
   client.Send(std::string("\x88\x82\0\0\0\0\x03\xE8", 8));
   CHECK(client.Read().empty());
+}
+
+TEST_CASE("a server ends at once although streams and WebSockets are open") {
+  Fixture fixture;
+  Client socket(fixture.server->port()), stream(fixture.server->port());
+  socket.Send(std::string(kUpgrade) + "\r\n");
+  const std::shared_ptr<Stream> messages = fixture.AwaitStream();
+  CHECK(StatusOf(socket.Read("\r\n\r\n")) == 101);
+  stream.Send(std::string("GET /stream HTTP/1.1\r\n") + kHost + "\r\n");
+  const std::shared_ptr<Stream> bytes = fixture.AwaitStream();
+  CHECK(StatusOf(stream.Read("\r\n\r\n")) == 200);
+  const Nanos begin = MonotonicNow();
+  fixture.server.reset();
+  CHECK(MonotonicNow() - begin < 5 * kSecond);
+  CHECK_FALSE(messages->open());
+  CHECK_FALSE(bytes->Write("too late"));
+  CHECK(socket.Read().empty());
 }
 
 TEST_CASE("a page from elsewhere gets no WebSocket") {

@@ -26,7 +26,8 @@ MAY_USE = {
     "worker": "base proto shm metrics object_store collective",
     "api": "base shm worker object_store collective",
     "python_bindings": "api worker object_store collective base",
-    "cli": "base proto shm http rpc metrics object_store gcs raylet",
+    "dashboard": "base proto http",
+    "cli": "base proto shm http dashboard rpc metrics object_store gcs raylet",
     "examples": "api",
 }
 MAY_USE = {folder: set(names.split()) for folder, names in MAY_USE.items()}
@@ -122,7 +123,7 @@ WORLD = [
     WorldRule(
         "sockets",
         _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
-        "base/unix_socket.* rpc/grpc_* rpc/route_address.* http/peer_user.* "
+        "base/unix_socket.* rpc/grpc_* rpc/route_address.* http/peer_user.* cli/dashboard/child.* "
         "collective/net/link_formation.*",
     ),
     # The last asks the kernel what it can.
@@ -141,7 +142,7 @@ WORLD = [
         ),
         "raylet/host/process_launcher* raylet/host/spawn.* raylet/host/stray_hunter.* "
         "base/worker_template.* api/embedded_node.* api/python_worker.* "
-        "cli/start.* cli/run.* cli/gcs_child.*",
+        "cli/start.* cli/run.* cli/gcs_child.* cli/dashboard/child.*",
     ),
     # A driver's environment, whole, goes to its workers on its own node
     # (raylet/host/worker_variables.h); `sheaf run` adds to Python's search path.

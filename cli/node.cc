@@ -121,7 +121,10 @@ class Node {
 
   void Stop(const std::string& reason, Nanos grace) {
     metrics_.SetRefresh(nullptr);
-    if (dashboard_ != nullptr) dashboard_->Stop();
+    if (dashboard_ != nullptr) {
+      dashboard_->Stop();
+      unlink(DashboardFile().c_str());
+    }
     if (raylet_ != nullptr) raylet_->Stop(reason, grace);
     gcs_control_.reset();
     if (gcs_ != nullptr) gcs_->Stop();
@@ -282,6 +285,8 @@ class Node {
     raylet_ = std::make_unique<RayletProcess>(std::move(options));
   }
 
+  std::string DashboardFile() const { return session_->path() + "/dashboard"; }
+
   // A port that was not asked for may be missing; one that was may not.
   absl::Status StartDashboard(const NodeFlags& flags, const Settings& settings) {
     const bool wanted = flags.include_dashboard.empty() ? !embedded_ && join_.empty()
@@ -309,7 +314,7 @@ class Node {
     }
     dashboard_ = *std::move(child);
     // For drivers of this node.
-    std::ofstream(absl::StrCat(session_->path(), "/dashboard")) << dashboard_->url() << "\n";
+    std::ofstream(DashboardFile()) << dashboard_->url() << "\n";
     return absl::OkStatus();
   }
 

@@ -30,7 +30,7 @@ std::string Bracketed(const net::ip::address& address) {
 absl::Status CheckTrust(const ServerOptions& options, const net::ip::address& address) {
   if (address.is_loopback()) return absl::OkStatus();
   if (options.token.empty() && options.tls.client_authority.empty()) {
-    return absl::InvalidArgumentError(
+    return absl::FailedPreconditionError(
         absl::StrCat("serving on ", options.address,
                      ", beyond this machine, needs a token or certificates of "
                      "clients"));

@@ -56,8 +56,9 @@ struct ServerOptions {
 
 class Server {
  public:
-  // kInvalidArgument: not a numeric address, more than loopback without a token or with more trust
-  // than Trust::kTokenOnly, or certificates that cannot be read. kUnavailable: the ports are taken.
+  // kFailedPrecondition: beyond loopback, with neither a token nor an authority of clients.
+  // kInvalidArgument: not a numeric address, beyond loopback with more trust than
+  // Trust::kTokenOnly, or certificates that cannot be read. kUnavailable: the ports are taken.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, Router router);
   // Ends all connections and the thread: a few milliseconds, plus what a handler takes that runs.
   // Replies that are still out there count for nothing from then on.

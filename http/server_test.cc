@@ -385,7 +385,7 @@ TEST_CASE("what cannot be served safely, or at all, is refused at the start") {
   const auto start = [](ServerOptions options) {
     return Server::Start(std::move(options), Router()).status().code();
   };
-  CHECK(start({.address = "0.0.0.0"}) == absl::StatusCode::kInvalidArgument);
+  CHECK(start({.address = "0.0.0.0"}) == absl::StatusCode::kFailedPrecondition);
   CHECK(start({.address = "0.0.0.0", .token = "x"}) == absl::StatusCode::kInvalidArgument);
   CHECK(start({.address = "localhost"}) == absl::StatusCode::kInvalidArgument);
   CHECK(start({.tls = {.certificate = "no PEM", .key = "nor this"}}) ==

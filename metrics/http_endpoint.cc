@@ -52,6 +52,11 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
   server.thread_name = "sheaf-metrics";
   absl::StatusOr<std::unique_ptr<http::Server>> started =
       http::Server::Start(std::move(server), std::move(router));
+  if (absl::IsFailedPrecondition(started.status())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("serving metrics on ", options.address,
+                     ", beyond this machine, needs a token (--metrics-token-file)"));
+  }
   if (!started.ok()) {
     return absl::Status(started.status().code(),
                         absl::StrCat("metrics: ", started.status().message()));

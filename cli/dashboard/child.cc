@@ -185,6 +185,7 @@ void DashboardChild::Stop() {
     }
   });
   loop_->Stop();
+  listener_.Reset();
 }
 
 }  // namespace sheaf::cli

@@ -24,7 +24,7 @@ Usage: ./do COMMAND
   wheel [--portable] [PYTHON...]
                            build a wheel of the package into build/wheel, and try it in a clean environment; with each PYTHON, as
                            python3.13, also the acceptance programs and a training, with NumPy 2 and, where there is one, NumPy 1;
-                           --portable: on Debian 12, for Linux as old as Debian 11; first builds five libraries from their sources
+                           --portable: on Debian 12, for Linux as old as Debian 11; first builds four libraries from their sources
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
@@ -89,7 +89,7 @@ can_be_root() {
 # Prints the packages that a build with tests needs.
 needed_packages() {
   echo g++ cmake ninja-build pkg-config protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libssl-dev zlib1g-dev \
-    libabsl-dev prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libcli11-dev libspdlog-dev libgloo-dev catch2 python3-dev python3-venv
+    libabsl-dev prometheus-cpp-dev libsqlite3-dev libcli11-dev libspdlog-dev libgloo-dev catch2 python3-dev python3-venv
   # Debian 12 has two Boosts, and only 1.81 is new enough; it excludes the msgpack package, whose headers are unpacked
   # instead (unpack_msgpack). Later systems have one Boost and install both.
   if [[ $(. /etc/os-release && echo "${VERSION_CODENAME:-}") == bookworm ]]; then

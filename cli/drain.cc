@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "cli/json.h"
+#include "base/text/json.h"
 
 namespace sheaf::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cli/json.h"
+#include "base/text/json.h"
 #include "cli/table.h"
 #include "proto/gcs.pb.h"
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
-#include "cli/json.h"
+#include "base/text/json.h"
 
 namespace sheaf::cli {
 namespace {
@@ -95,34 +95,6 @@ Cell DurationCell(Nanos duration) { return {FormatDuration(duration), JsonNumber
 Cell RunCell(const proto::TaskRow& row) {
   if (row.begin_unix_ns() == 0 || row.end_unix_ns() == 0) return {"", "null"};
   return DurationCell(row.end_unix_ns() - row.begin_unix_ns());
-}
-
-// An owner knows what it pushed, the worker what of it runs; of the latter's row the owner knows
-// the rest.
-std::vector<proto::TaskRow> MergedTasks(const proto::StateAnswer& answer) {
-  std::vector<proto::TaskRow> merged;
-  absl::flat_hash_map<std::string, size_t> places;
-  for (const proto::TaskRow& row : answer.tasks()) {
-    const auto [place, first] =
-        places.emplace(absl::StrCat(row.task_id(), "/", row.attempt()), merged.size());
-    if (first) {
-      merged.push_back(row);
-      continue;
-    }
-    proto::TaskRow& known = merged[place->second];
-    const bool ended = known.end_unix_ns() != 0 || row.end_unix_ns() != 0;
-    const std::string state = known.end_unix_ns() != 0 ? known.state() : row.state();
-    const bool runs = known.state() == "RUNNING" || row.state() == "RUNNING";
-    known.MergeFrom(row);  // Fields that `row` leaves empty stay.
-    if (ended) {
-      known.set_state(state);
-      known.clear_words();
-    } else if (runs) {
-      known.set_state("RUNNING");
-      known.clear_words();
-    }
-  }
-  return merged;
 }
 
 Table Tasks(const proto::StateAnswer& answer) {
@@ -267,6 +239,32 @@ const Kind& KindOf(std::string_view name) {
 }
 
 }  // namespace
+
+std::vector<proto::TaskRow> MergedTasks(const proto::StateAnswer& answer) {
+  std::vector<proto::TaskRow> merged;
+  absl::flat_hash_map<std::string, size_t> places;
+  for (const proto::TaskRow& row : answer.tasks()) {
+    const auto [place, first] =
+        places.emplace(absl::StrCat(row.task_id(), "/", row.attempt()), merged.size());
+    if (first) {
+      merged.push_back(row);
+      continue;
+    }
+    proto::TaskRow& known = merged[place->second];
+    const bool ended = known.end_unix_ns() != 0 || row.end_unix_ns() != 0;
+    const std::string state = known.end_unix_ns() != 0 ? known.state() : row.state();
+    const bool runs = known.state() == "RUNNING" || row.state() == "RUNNING";
+    known.MergeFrom(row);  // Fields that `row` leaves empty stay.
+    if (ended) {
+      known.set_state(state);
+      known.clear_words();
+    } else if (runs) {
+      known.set_state("RUNNING");
+      known.clear_words();
+    }
+  }
+  return merged;
+}
 
 Table TableOf(std::string_view kind, const proto::StateAnswer& answer) {
   return KindOf(kind).table(answer);

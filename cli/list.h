@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/query.h"
 #include "cli/table.h"
@@ -22,6 +23,10 @@ struct ListOptions {
 };
 
 int RunList(const ListOptions& options);
+
+// The tasks in `answer`, in their order. An owner knows what it pushed, the worker what of it runs;
+// of the latter's row the owner knows the rest.
+std::vector<proto::TaskRow> MergedTasks(const proto::StateAnswer& answer);
 
 // The rows of `kind` in `answer`. A task that both its owner and its worker reported has one row:
 // it runs.

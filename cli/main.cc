@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/text/json.h"
 #include "base/version.h"
 #include "cli/cert.h"
 #include "cli/completion.h"
+#include "cli/dashboard/command.h"
 #include "cli/drain.h"
 #include "cli/gcs_main.h"
 #include "cli/gcs_state.h"
-#include "cli/json.h"
 #include "cli/kv.h"
 #include "cli/list.h"
 #include "cli/node.h"
@@ -52,6 +53,8 @@ class CommandLine {
     AddSessions();
     AddGcs();
     AddCert();
+    AddDashboard();
+    AddToken();
     AddStatus();
     AddList();
     AddWhy();
@@ -83,11 +86,9 @@ class CommandLine {
   }
 
   void AddQueryOptions(CLI::App* command, QueryOptions& query) {
-    command
-        ->add_option("--address", query.address,
-                     "Session directory of the node, or a directory of sessions (default: "
-                     "SHEAF_ADDRESS, else the newest node)")
-        ->type_name("DIR");
+    AddTyped(command, "--address", query.address, "DIR",
+             "Session directory of the node, or a directory of sessions (default: "
+             "SHEAF_ADDRESS, else the newest node)");
     AddJson(command, query);
     AddTimeout(command, query, "Seconds to wait for an answer");
   }
@@ -104,66 +105,63 @@ class CommandLine {
         ->type_name("SECONDS")
         ->default_str("10");
   }
+  // `type` is what stands for the value in the help.
+  template <class Value>
+  CLI::Option* AddTyped(CLI::App* command, const char* name, Value& value, const char* type,
+                        const char* help) {
+    return command->add_option(name, value, help)->type_name(type);
+  }
   void AddNodeOptions(CLI::App* command, NodeFlags& node) {
-    command
-        ->add_option("--dir", node.directory,
-                     "Where session directories go, with a head's state (default: SHEAF_DIR, else "
-                     "$XDG_STATE_HOME/sheaf or ~/.local/state/sheaf, of root /var/lib/sheaf)")
-        ->type_name("DIR");
-    command
-        ->add_option("--resume", node.resume,
-                     "Session of a node that has ended: names, detached actors and key-value pairs "
-                     "come back from its disk; latest: the one that was started last, or a new one "
-                     "if there is none")
-        ->type_name("DIR|latest");
-    command
-        ->add_option("--num-cpus", node.cpus,
-                     "CPUs that tasks may use (default: those that this process may use)")
-        ->type_name("N");
-    command->add_option("--num-gpus", node.gpus, "GPUs (default: those found)")->type_name("N");
-    command->add_option("--resources", node.resources, "Further resources, as apple:2,pear:0.5")
-        ->type_name("NAME:N,...");
-    command->add_option("--labels", node.labels, "Labels of the node, as zone=a,disk=ssd")
-        ->type_name("KEY=VALUE,...");
-    command->add_option("--memory", node.memory, "Memory for tasks that ask for some, as 4GiB")
-        ->type_name("SIZE");
-    command
-        ->add_option("--object-store-memory", node.store_memory,
-                     "Size of the object store, as 1GiB")
-        ->type_name("SIZE");
-    command
-        ->add_option("--metrics-address", node.metrics_address,
-                     "Where the metrics are served (default 127.0.0.1)")
-        ->type_name("IP");
-    command
-        ->add_option(
-            "--metrics-token-file", node.metrics_token_file,
-            "The token that who reads the metrics must send (Authorization: Bearer TOKEN); "
-            "beyond this machine they are served with one only (default: "
-            "SHEAF_METRICS_TOKEN_FILE, else none)")
-        ->type_name("FILE");
+    AddTyped(command, "--dir", node.directory, "DIR",
+             "Where session directories go, with a head's state (default: SHEAF_DIR, else "
+             "$XDG_STATE_HOME/sheaf or ~/.local/state/sheaf, of root /var/lib/sheaf)");
+    AddTyped(command, "--resume", node.resume, "DIR|latest",
+             "Session of a node that has ended: names, detached actors and key-value pairs "
+             "come back from its disk; latest: the one that was started last, or a new one "
+             "if there is none");
+    AddTyped(command, "--num-cpus", node.cpus, "N",
+             "CPUs that tasks may use (default: those that this process may use)");
+    AddTyped(command, "--num-gpus", node.gpus, "N", "GPUs (default: those found)");
+    AddTyped(command, "--resources", node.resources, "NAME:N,...",
+             "Further resources, as apple:2,pear:0.5");
+    AddTyped(command, "--labels", node.labels, "KEY=VALUE,...",
+             "Labels of the node, as zone=a,disk=ssd");
+    AddTyped(command, "--memory", node.memory, "SIZE",
+             "Memory for tasks that ask for some, as 4GiB");
+    AddTyped(command, "--object-store-memory", node.store_memory, "SIZE",
+             "Size of the object store, as 1GiB");
+    AddTyped(command, "--metrics-address", node.metrics_address, "IP",
+             "Where the metrics are served (default 127.0.0.1)");
+    AddTyped(command, "--metrics-token-file", node.metrics_token_file, "FILE",
+             "The token that who reads the metrics must send (Authorization: Bearer TOKEN); "
+             "beyond this machine they are served with one only (default: "
+             "SHEAF_METRICS_TOKEN_FILE, else none)");
     command->add_option("--metrics-port", node.metrics_port, "Their port (default: a free one)")
         ->check(CLI::Range(0, 65535))
         ->type_name("PORT");
+    AddTyped(command, "--include-dashboard", node.include_dashboard, "true|false",
+             "Whether the node serves the dashboard (default: a head does)")
+        ->check(CLI::IsMember({"true", "false"}));
+    AddTyped(command, "--dashboard-host", node.dashboard_host, "IP",
+             "Where the dashboard listens (default 127.0.0.1)");
+    AddTyped(command, "--dashboard-port", node.dashboard_port, "PORT",
+             "Its port (default 8265, or the next that is free)")
+        ->check(CLI::Range(0, 65535));
     AddClusterOptions(command, node);
   }
   // How it reaches the other nodes of its cluster, and they it.
   void AddClusterOptions(CLI::App* command, NodeFlags& node) {
-    command->add_option("--address", node.join, "The head of the cluster to join")
-        ->type_name("HOST:PORT");
-    command
-        ->add_option("--host", node.host, "Address that this node listens on (default 127.0.0.1)")
-        ->type_name("IP");
+    AddTyped(command, "--address", node.join, "HOST:PORT", "The head of the cluster to join");
+    AddTyped(command, "--host", node.host, "IP",
+             "Address that this node listens on (default 127.0.0.1)");
     command
         ->add_option("--port", node.port,
                      "The one port for all other nodes (default: of a head 6379 unless it is "
                      "taken, else a free one)")
         ->check(CLI::Range(0, 65535))
         ->type_name("PORT");
-    command
-        ->add_option("--advertise-address", node.advertise,
-                     "What other nodes dial, if that is not where this one listens")
-        ->type_name("HOST:PORT");
+    AddTyped(command, "--advertise-address", node.advertise, "HOST:PORT",
+             "What other nodes dial, if that is not where this one listens");
     command
         ->add_option("--unheard-limit", node.unheard_limit,
                      "Seconds after which a node that this one does not hear, while the head hears "
@@ -176,21 +174,15 @@ class CommandLine {
                      "itself, 0: never (default 1800)")
         ->check(CLI::Range(0., 1e9))
         ->type_name("SECONDS");
-    command
-        ->add_option("--token-file", node.token_file,
-                     "The cluster's token (default: SHEAF_TOKEN, SHEAF_TOKEN_FILE, else the file "
-                     "token beside the sessions; a head makes it if it is missing)")
-        ->type_name("FILE");
-    command
-        ->add_option("--tls-dir", node.tls_directory,
-                     "ca.pem, node.pem and node.key for mutual TLS (default: SHEAF_TLS_DIR, else "
-                     "none); replaced there, new ones count within seconds")
-        ->type_name("DIR");
-    command
-        ->add_option("--tls-peer-name", node.tls_peer_name,
-                     "A name that each node's certificate must carry, as its common name or an "
-                     "alternative one (default: SHEAF_TLS_PEER_NAME, else any name)")
-        ->type_name("NAME");
+    AddTyped(command, "--token-file", node.token_file, "FILE",
+             "The cluster's token (default: SHEAF_TOKEN, SHEAF_TOKEN_FILE, else the file "
+             "token beside the sessions; a head makes it if it is missing)");
+    AddTyped(command, "--tls-dir", node.tls_directory, "DIR",
+             "ca.pem, node.pem and node.key for mutual TLS (default: SHEAF_TLS_DIR, else "
+             "none); replaced there, new ones count within seconds");
+    AddTyped(command, "--tls-peer-name", node.tls_peer_name, "NAME",
+             "A name that each node's certificate must carry, as its common name or an "
+             "alternative one (default: SHEAF_TLS_PEER_NAME, else any name)");
   }
 
   void AddStart() {
@@ -213,15 +205,11 @@ class CommandLine {
                 [this] { return RunNode(node_); });
     command->group("");  // For Init and `sheaf start`: not a command that people type.
     AddNodeOptions(command, node_.flags);
-    command
-        ->add_option("--ready-fd", node_.ready_fd,
-                     "Descriptor that gets a line when the node is ready")
-        ->type_name("FD");
-    command
-        ->add_option(
-            "--parent-fd", node_.parent_fd,
-            "Descriptor of a pipe; the node ends, and leaves nothing, when its other end is closed")
-        ->type_name("FD");
+    AddTyped(command, "--ready-fd", node_.ready_fd, "FD",
+             "Descriptor that gets a line when the node is ready");
+    AddTyped(
+        command, "--parent-fd", node_.parent_fd, "FD",
+        "Descriptor of a pipe; the node ends, and leaves nothing, when its other end is closed");
   }
   void AddGcsServe() {
     CLI::App* command = Command("gcs-serve", "Run the GCS of a head, which starts it",
@@ -321,10 +309,35 @@ class CommandLine {
         "end\nand join anew, detached actors that were created since end.\n");
   }
   void AddDirectory(CLI::App* command, SessionsOptions& options) {
-    command
-        ->add_option("--dir", options.directory,
-                     "Where session directories are (default: as of sheaf start)")
-        ->type_name("DIR");
+    AddTyped(command, "--dir", options.directory, "DIR",
+             "Where session directories are (default: as of sheaf start)");
+  }
+  void AddDashboard() {
+    CLI::App* command = Command("dashboard", "Serve the state of the cluster over HTTP",
+                                [this] { return RunDashboard(dashboard_); });
+    AddQueryOptions(command, dashboard_.query);
+    AddTyped(command, "--host", dashboard_.host, "IP",
+             "Address to listen on (default 127.0.0.1); beyond this machine the token is "
+             "wanted, as sheaf token --http prints it");
+    command->add_option("--port", dashboard_.port, "Port (default 8265, or the next that is free)")
+        ->check(CLI::Range(0, 65535))
+        ->type_name("PORT");
+    AddTyped(command, "--token-file", dashboard_.token_file, "FILE",
+             "The cluster's token (default: as of sheaf start)");
+    command->add_flag("--read-only", dashboard_.read_only, "Let nobody change anything");
+    command->add_flag("--writable", dashboard_.writable,
+                      "Let browsers that logged in change something, too");
+    command->add_option("--listener-fd", dashboard_.listener_fd, "A socket that listens already")
+        ->group("");
+    command->add_option("--idle-limit", dashboard_.idle_limit, "Seconds without a viewer")
+        ->group("");
+  }
+  void AddToken() {
+    CLI::App* command = Command("token", "Print the token that requests over HTTP carry",
+                                [this] { return RunToken(dashboard_.token_file); });
+    command->add_flag("--http", http_token_, "That token: the cluster's own is never shown")
+        ->required();
+    AddTyped(command, "--token-file", dashboard_.token_file, "FILE", "The cluster's token");
   }
   void AddStatus() {
     CLI::App* command = Command("status", "Show nodes, resources, demand and the object store",
@@ -338,7 +351,7 @@ class CommandLine {
     command->add_option("KIND", list_.kind, "What to list")
         ->required()
         ->check(CLI::IsMember(std::vector<std::string>(kListKinds.begin(), kListKinds.end())));
-    command->add_option("--limit", list_.limit, "Rows at most (default 10000)")->type_name("N");
+    AddTyped(command, "--limit", list_.limit, "N", "Rows at most (default 10000)");
     command->add_flag("--ended", list_.ended,
                       "With tasks: those that have ended, too, the last ones first");
     AddQueryOptions(command, list_.query);
@@ -356,8 +369,7 @@ class CommandLine {
   void AddMemory() {
     CLI::App* command = Command("memory", "Show the objects, the largest first, and who owns them",
                                 [this] { return RunMemory(list_.query, list_.limit); });
-    command->add_option("--limit", list_.limit, "Objects to show at most (default: all)")
-        ->type_name("N");
+    AddTyped(command, "--limit", list_.limit, "N", "Objects to show at most (default: all)");
     AddQueryOptions(command, list_.query);
   }
   void AddKv() {
@@ -399,10 +411,8 @@ class CommandLine {
     command->prefix_command();  // What follows the first word that is no option is the program's.
     command->add_flag("--as-ray", run_program_.as_ray,
                       "Let `import ray` mean sheaf, in its workers and children too");
-    command
-        ->add_option("--python", run_program_.python,
-                     "The Python to run (default: SHEAF_PYTHON, else python3)")
-        ->type_name("PROGRAM");
+    AddTyped(command, "--python", run_program_.python, "PROGRAM",
+             "The Python to run (default: SHEAF_PYTHON, else python3)");
     command
         ->add_option(
             "--nproc", run_program_.processes,
@@ -473,6 +483,8 @@ class CommandLine {
   SessionsOptions sessions_;
   GcsFlags gcs_serve_;
   GcsStateOptions gcs_state_;
+  DashboardFlags dashboard_;
+  bool http_token_ = false;  // The one token that is shown.
   QueryOptions query_;
   ListOptions list_;
   KvOptions kv_;

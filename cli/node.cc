@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <memory>
 #include <utility>
 
@@ -29,6 +30,7 @@
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "base/version.h"
+#include "cli/dashboard/child.h"
 #include "cli/gcs_child.h"
 #include "cli/gcs_control.h"
 #include "cli/node_connections.h"
@@ -104,6 +106,7 @@ class Node {
     unheard_limit_ = static_cast<Nanos>(flags.unheard_limit * kSecond);
     gcs_lost_timeout_ = static_cast<Nanos>(flags.gcs_lost_timeout * kSecond);
     if (!embedded_ || !join_.empty()) SHEAF_RETURN_IF_ERROR(Connect(flags, plan.settings));
+    SHEAF_RETURN_IF_ERROR(StartDashboard(flags, plan.settings));
     MakeRaylet(std::move(plan.raylet), open_files);
     if (join_.empty()) SHEAF_RETURN_IF_ERROR(StartGcs());
     SHEAF_RETURN_IF_ERROR(StartRaylet());
@@ -119,6 +122,10 @@ class Node {
 
   void Stop(const std::string& reason, Nanos grace) {
     metrics_.SetRefresh(nullptr);
+    if (dashboard_ != nullptr) {
+      dashboard_->Stop();
+      unlink(DashboardFile().c_str());
+    }
     if (raylet_ != nullptr) raylet_->Stop(reason, grace);
     gcs_control_.reset();
     if (gcs_ != nullptr) gcs_->Stop();
@@ -129,7 +136,8 @@ class Node {
   ReadyLine ready_line() const {
     std::string head = join_;
     if (head.empty() && connections_ != nullptr) head = connections_->address();
-    return {session_->path(), endpoint_->url(), head, raylet_->node()};
+    return {session_->path(), endpoint_->url(), head, raylet_->node(),
+            dashboard_ == nullptr ? "" : dashboard_->url()};
   }
   // To be called each kLookPeriod: ends a node that cannot go on, and tells the GCS of nodes that
   // this one does not hear.
@@ -253,7 +261,10 @@ class Node {
     options.links = &no_other_nodes_;
     options.flush_links = [] {};
     options.on_registered = [](NodeNumber) {};
-    options.is_spared = [this](pid_t pid) { return gcs_child_ != nullptr && gcs_child_->Is(pid); };
+    options.is_spared = [this](pid_t pid) {
+      return (gcs_child_ != nullptr && gcs_child_->Is(pid)) ||
+             (dashboard_ != nullptr && dashboard_->Is(pid));
+    };
     options.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
       ToGcsHere(from, kind, std::move(body));
     };
@@ -273,6 +284,39 @@ class Node {
     options.on_page = [this](metrics::Page& page, bool added) { metrics_.OnPage(page, added); };
     options.on_fenced = [this] { RequestStop("the GCS declared this node dead"); };
     raylet_ = std::make_unique<RayletProcess>(std::move(options));
+  }
+
+  std::string DashboardFile() const { return session_->path() + "/dashboard"; }
+
+  // A port that was not asked for may be missing; one that was may not.
+  absl::Status StartDashboard(const NodeFlags& flags, const Settings& settings) {
+    const bool wanted = flags.include_dashboard.empty() ? !embedded_ && join_.empty()
+                                                        : flags.include_dashboard == "true";
+    if (!wanted) return absl::OkStatus();
+    DashboardChildOptions options;
+    options.log_directory = session_->log_directory();
+    DashboardFlags& dashboard = options.flags;
+    dashboard.query.address = session_->path();
+    if (!flags.dashboard_host.empty()) dashboard.host = flags.dashboard_host;
+    if (flags.dashboard_port >= 0) dashboard.port = static_cast<uint16_t>(flags.dashboard_port);
+    dashboard.token_file = flags.token_file;
+    if (dashboard.token_file.empty() && settings.token.empty()) {
+      dashboard.token_file =
+          settings.token_file.empty() ? settings.base_directory + "/token" : settings.token_file;
+    }
+    const bool asked_for = !flags.include_dashboard.empty() || !flags.dashboard_host.empty() ||
+                           flags.dashboard_port >= 0;
+    absl::StatusOr<std::unique_ptr<DashboardChild>> child =
+        DashboardChild::Start(std::move(options));
+    if (!child.ok() && asked_for) return child.status();
+    if (!child.ok()) {
+      Log(LogLevel::kWarning, "no dashboard: ", child.status().message());
+      return absl::OkStatus();
+    }
+    dashboard_ = *std::move(child);
+    // For drivers of this node.
+    std::ofstream(DashboardFile()) << dashboard_->url() << "\n";
+    return absl::OkStatus();
   }
 
   // A head that does not answer is waited for as long as the program that joins it waits.
@@ -373,6 +417,7 @@ class Node {
   NoOtherNodes no_other_nodes_;
   std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
   std::unique_ptr<RayletProcess> raylet_;
+  std::unique_ptr<DashboardChild> dashboard_;
   std::unique_ptr<GcsProcess> gcs_;  // Of a program's own node.
   Mutex gcs_mutex_;  // Held while gcs_child_ is set, too, which is read without it from then on.
   GcsTerm gcs_term_ ABSL_GUARDED_BY(gcs_mutex_);

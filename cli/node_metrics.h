@@ -17,7 +17,7 @@ namespace sheaf::cli {
 class NodeMetrics final : public prometheus::Collectable {
  public:
   explicit NodeMetrics(std::string version) : registry_(std::move(version)) {}
-  // Called before each collection, by the endpoint's threads. Set it to nullptr before what it uses
+  // Called before each collection, by the endpoint's thread. Set it to nullptr before what it uses
   // goes: that waits for a collection that is under way.
   void SetRefresh(std::function<void()> refresh);
   void OnPage(metrics::Page& page, bool added) {

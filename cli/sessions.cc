@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/session_directory.h"
-#include "cli/json.h"
+#include "base/text/json.h"
 #include "cli/query.h"
 
 namespace sheaf::cli {

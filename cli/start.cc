@@ -25,9 +25,9 @@
 #include "base/config.h"
 #include "base/session_directory.h"
 #include "base/status_macros.h"
+#include "base/text/json.h"
 #include "base/unique_fd.h"
 #include "base/version.h"
-#include "cli/json.h"
 #include "cli/table.h"
 #include "shm/attach.h"
 
@@ -176,7 +176,11 @@ std::string Hints(const ReadyLine& line, double milliseconds, const std::string&
   return absl::StrCat(
       "Sheaf ", std::string(kSheafVersion), " runs on this machine, ready after ", took, ".\n",
       "  Session:  ", Printable(line.session), "\n", "  Metrics:  ", Printable(line.metrics_url),
-      "\n", "  Cluster:  ", Printable(line.address), "\n\n", "Next:\n",
+      "\n",
+      line.dashboard_url.empty()
+          ? ""
+          : absl::StrCat("  Dashboard: ", Printable(line.dashboard_url), "\n"),
+      "  Cluster:  ", Printable(line.address), "\n\n", "Next:\n",
       "  sheaf status         what the node has, and what is asked of it\n",
       "  sheaf list tasks     what runs and what waits; sheaf why ID says for what\n",
       "  sheaf stop           ends the node\n",
@@ -212,6 +216,9 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--object-store-memory", store_memory);
   add("--metrics-address", metrics_address);
   add("--metrics-port", std::to_string(metrics_port));
+  add("--include-dashboard", include_dashboard);
+  add("--dashboard-host", dashboard_host);
+  if (dashboard_port >= 0) add("--dashboard-port", std::to_string(dashboard_port));
   add("--address", join);
   add("--host", host);
   add("--advertise-address", advertise);
@@ -230,17 +237,19 @@ std::vector<std::string> NodeFlags::Arguments() const {
 }
 
 std::string ReadyLine::Text() const {
-  return absl::StrCat("ready\t", session, "\t", metrics_url, "\t", address, "\t", node, "\n");
+  return absl::StrCat("ready\t", session, "\t", metrics_url, "\t", address, "\t", node, "\t",
+                      dashboard_url, "\n");
 }
 
 bool ReadyLine::Parse(const std::string& text, ReadyLine& out) {
   absl::string_view rest = text;
   if (!absl::ConsumePrefix(&rest, "ready\t") || !absl::ConsumeSuffix(&rest, "\n")) return false;
   const std::vector<std::string> parts = absl::StrSplit(rest, '\t');
-  if (parts.size() != 4 || !absl::SimpleAtoi(parts[3], &out.node)) return false;
+  if (parts.size() != 5 || !absl::SimpleAtoi(parts[3], &out.node)) return false;
   out.session = parts[0];
   out.metrics_url = parts[1];
   out.address = parts[2];
+  out.dashboard_url = parts[4];
   return true;
 }
 
@@ -263,6 +272,7 @@ int RunStart(const StartOptions& options) {
     std::printf("%s\n", JsonObject()
                             .Add("session", JsonString(started->line.session))
                             .Add("metrics_url", JsonString(started->line.metrics_url))
+                            .Add("dashboard_url", JsonString(started->line.dashboard_url))
                             .Add("address", JsonString(started->line.address))
                             .Add("node", JsonNumber(int64_t{started->line.node}))
                             .Add("os_pid", JsonNumber(int64_t{started->os_pid}))

@@ -28,6 +28,9 @@ struct NodeFlags {
   std::string metrics_address;
   int metrics_port = 0;            // 0: a free one.
   std::string metrics_token_file;  // Empty: SHEAF_METRICS_TOKEN_FILE, or none.
+  std::string include_dashboard;   // "true", "false"; empty: of a head that runs by itself.
+  std::string dashboard_host;      // Empty: 127.0.0.1.
+  int dashboard_port = -1;         // -1: 8265, or the next that is free.
   std::string join;                // HOST:PORT of the head. Empty: be the head of a cluster.
   std::string host;                // Where this node listens; empty: 127.0.0.1.
   std::string advertise;           // HOST:PORT that others dial; empty: as it listens.
@@ -57,9 +60,10 @@ int RunStart(const StartOptions& options);
 struct ReadyLine {
   std::string session;
   std::string metrics_url;
-  std::string address;       // Of the cluster's head, HOST:PORT; empty: the node is alone.
-  uint32_t node = 0;         // Its number.
-  std::string Text() const;  // "ready SESSION URL ADDRESS NODE\n".
+  std::string address;          // Of the cluster's head, HOST:PORT; empty: the node is alone.
+  uint32_t node = 0;            // Its number.
+  std::string dashboard_url{};  // Empty: there is none.
+  std::string Text() const;     // "ready SESSION URL ADDRESS NODE DASHBOARD\n".
   static bool Parse(const std::string& text, ReadyLine& out);
 };
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
-#include "cli/json.h"
+#include "base/text/json.h"
 #include "cli/list.h"
 #include "cli/table.h"
 

@@ -16,8 +16,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/text/json.h"
 #include "base/unique_fd.h"
-#include "cli/json.h"
 #include "cli/table.h"
 
 namespace sheaf::cli {

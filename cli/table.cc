@@ -13,8 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/ids.h"
+#include "base/text/json.h"
 #include "base/utf8.h"
-#include "cli/json.h"
 
 namespace sheaf::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
-#include "cli/json.h"
+#include "base/text/json.h"
 #include "cli/table.h"
 
 namespace sheaf::cli {

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Serves http://ADDRESS:PORT/metrics in the Prometheus text format, and nothing else. Built on
-// civetweb, with a handler of our own because prometheus-cpp's Exposer checks no Host header (a web
-// page could read the figures by DNS rebinding). Two threads of its own, which block all signals.
+// http/server.h, not on prometheus-cpp's Exposer, which checks no Host header (a web page could read
+// the figures by DNS rebinding). One thread of its own, which blocks all signals.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct EndpointOptions {
 class HttpEndpoint {
  public:
   // Starts to serve what `source` collects; `source` outlives the endpoint and is called from its
-  // threads. kInvalidArgument: not a numeric address, or not loopback and no token. kUnavailable:
+  // thread. kInvalidArgument: not a numeric address, or not loopback and no token. kUnavailable:
   // the port is taken.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const EndpointOptions& options,
                                                              const prometheus::Collectable& source);

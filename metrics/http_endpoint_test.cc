@@ -123,7 +123,7 @@ TEST_CASE("with a token, only requests that carry it are answered") {
   const uint16_t port = node.endpoint->port();
   CHECK(StatusLine(Get(port)) == "HTTP/1.1 401 Unauthorized");
   CHECK(StatusLine(Get(port, "Host: localhost\r\nAuthorization: Bearer wrong\r\n")) ==
-        "HTTP/1.1 401 Unauthorized");
+        "HTTP/1.1 403 Forbidden");
   CHECK(StatusLine(Get(port, "Host: localhost\r\nAuthorization: Bearer s3cret\r\n")) ==
         "HTTP/1.1 200 OK");
 }

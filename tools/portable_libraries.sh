@@ -79,15 +79,13 @@ build() {
 }
 
 unpack_sysroot
-for package in abseil protobuf civetweb prometheus-cpp; do
+for package in abseil protobuf prometheus-cpp; do
   fetch "$package"
 done
 fetch gloo sid  # Its headers are used with it, so it need not be the version of this system.
 
 build abseil 'libabsl_*.a'
 targets=libprotobuf-lite build protobuf libprotobuf-lite.a -Dprotobuf_BUILD_TESTS=OFF -Dprotobuf_BUILD_PROTOC_BINARIES=OFF
-build civetweb 'libcivetweb*.a' -DCIVETWEB_BUILD_TESTING=OFF -DCIVETWEB_ENABLE_CXX=ON -DCIVETWEB_ENABLE_WEBSOCKETS=ON \
-  -DCIVETWEB_ENABLE_SERVER_EXECUTABLE=OFF -DCIVETWEB_ENABLE_ASAN=OFF
 build prometheus-cpp libprometheus-cpp-core.a -DENABLE_TESTING=OFF -DENABLE_PUSH=OFF -DENABLE_PULL=OFF -DENABLE_COMPRESSION=OFF
 build gloo libgloo.a -DUSE_REDIS=OFF -DUSE_IBVERBS=OFF -DUSE_LIBUV=OFF
 ninja -C "$folder/build/gloo" install >/dev/null

@@ -50,6 +50,15 @@ _context: Context | None = None
 _entries: dict[str, str] = {}  # Of the environment that init was given.
 
 
+def _dashboard_of(session: str) -> str:
+    """HOST:PORT of the dashboard of the node of this session; "": it has none."""
+    try:
+        with open(os.path.join(session, "dashboard")) as file:
+            return file.read().strip().removeprefix("http://")
+    except OSError:
+        return ""
+
+
 class Context(Mapping):  # type: ignore[type-arg]
     """What init gives: the address of the node, and what Ray programs read of it; a mapping of
     address_info.
@@ -61,12 +70,13 @@ class Context(Mapping):  # type: ignore[type-arg]
     """
 
     def __init__(self, session: str):
+        self.dashboard_url = _dashboard_of(session)
         self.address_info: dict[str, Any] = {
             "node_ip_address": "127.0.0.1",
             "address": session,
             "session_dir": session,
             "gcs_address": session,
-            "webui_url": "",
+            "webui_url": self.dashboard_url,
             "node_id": "",
             "object_store_address": session,
             "raylet_socket_name": session,
@@ -74,7 +84,6 @@ class Context(Mapping):  # type: ignore[type-arg]
             "metrics_export_port": 0,
             "dashboard_agent_listen_port": 0,
         }
-        self.dashboard_url = ""
         self.python_version = sys.version.split()[0]
         self.ray_version = _version.__ray_version__
         self.ray_commit = _version.commit

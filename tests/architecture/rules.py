@@ -15,7 +15,8 @@ MAY_USE = {
     "base": "",
     "proto": "",
     "shm": "base",
-    "metrics": "base shm",
+    "http": "base",
+    "metrics": "base http shm",
     "telemetry": "base proto shm",
     "rpc": "base proto metrics",
     "object_store": "base shm metrics",
@@ -26,7 +27,8 @@ MAY_USE = {
     "worker": "base proto shm metrics telemetry object_store collective",
     "api": "base shm worker object_store collective",
     "python_bindings": "api worker object_store collective base",
-    "cli": "base proto shm rpc metrics object_store gcs raylet",
+    "dashboard": "base proto http",
+    "cli": "base proto shm http dashboard rpc metrics object_store gcs raylet",
     "examples": "api",
 }
 MAY_USE = {folder: set(names.split()) for folder, names in MAY_USE.items()}
@@ -116,14 +118,14 @@ WORLD = [
     WorldRule(
         "threads",
         r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
-        "base/executor.* metrics/http_endpoint.* telemetry/task_collector.* worker/runtime_* "
+        "base/executor.* http/server.* telemetry/task_collector.* worker/runtime_* "
         "worker/callback_runner.* object_store/parallel_copy.*",
     ),
     # The last: between nodes.
     WorldRule(
         "sockets",
         _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
-        "base/unix_socket.* rpc/grpc_* rpc/route_address.* metrics/http_endpoint.* "
+        "base/unix_socket.* rpc/grpc_* rpc/route_address.* http/peer_user.* cli/dashboard/child.* "
         "collective/net/link_formation.*",
     ),
     # The last asks the kernel what it can.
@@ -142,7 +144,7 @@ WORLD = [
         ),
         "raylet/host/process_launcher* raylet/host/spawn.* raylet/host/stray_hunter.* "
         "base/worker_template.* api/embedded_node.* api/python_worker.* "
-        "cli/start.* cli/run.* cli/gcs_child.*",
+        "cli/start.* cli/run.* cli/gcs_child.* cli/dashboard/child.*",
     ),
     # A driver's environment, whole, goes to its workers on its own node
     # (raylet/host/worker_variables.h); `sheaf run` adds to Python's search path.
@@ -165,16 +167,17 @@ WORLD = [
     ),
     WorldRule("SQLite", r"sqlite3", "gcs/storage/sqlite_storage*"),
     WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_* rpc/security/grpc_*"),
-    WorldRule("OpenSSL", r"openssl/", "rpc/security/hmac.* rpc/security/certificates.*"),
+    WorldRule(
+        "OpenSSL",
+        r"openssl/",
+        "rpc/security/hmac.* rpc/security/certificates.* http/authenticator.*",
+    ),
+    WorldRule("Boost.Beast and Asio", r"boost/(?:beast|asio)", "http/*"),
     WorldRule("Gloo", r"gloo/|\bgloo::", "collective/net/gloo_transport.*"),
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl/*"),
     WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),
     WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),
-    WorldRule(
-        "civetweb and prometheus-cpp",
-        r"civetweb|prometheus/|prometheus::",
-        "metrics/* cli/node_metrics.*",
-    ),
+    WorldRule("prometheus-cpp", r"prometheus/|prometheus::", "metrics/* cli/node_metrics.*"),
 ]
 
 # `Type name(...)` and `: name(...)`, `, name(...)` of a constructor declare or initialise something

@@ -259,10 +259,10 @@ class WithANode(Case):
                 fields = line.split()
                 if fields[3] == "0A" and fields[9] in own:  # LISTEN
                     listeners.append(fields[1].split(":")[0])
-        # The metrics and the one port for other nodes, both on 127.0.0.1 (gRPC writes it as an IPv6
-        # address).
+        # The metrics, the dashboard and the one port for other nodes, all on 127.0.0.1 (gRPC writes it
+        # as an IPv6 address).
         loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
-        self.assertEqual(2, len(listeners), listeners)
+        self.assertEqual(3, len(listeners), listeners)
         self.assertLessEqual(set(listeners), loopback)
 
     def test_the_daemon_is_on_its_own(self):

@@ -387,10 +387,10 @@ class Metrics(Case):
         token.chmod(0o600)
         head = self.start("--head", *wanted, "--metrics-token-file", str(token))
         url = f"http://127.0.0.1:{head['metrics_url'].rsplit(':', 1)[1]}"
-        for wrong in [None, "ab" * 15]:
+        for wrong, code in [(None, 401), ("ab" * 15, 403)]:
             with self.assertRaises(urllib.error.HTTPError) as refused:
                 self.get(url, wrong)
-            self.assertEqual(401, refused.exception.code)
+            self.assertEqual(code, refused.exception.code)
         text = self.get(url, "ab" * 16, host="head.example:9400")
         self.assertIn('sheaf_cpus{kind="total"} 1\n', text)
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace sheaf::cli {
+namespace sheaf {
 
 // With quotes. Control characters are escaped; bytes that are not UTF-8 become U+FFFD.
 std::string JsonString(std::string_view text);
@@ -34,4 +34,4 @@ class JsonArray {
   std::string text_ = "[";
 };
 
-}  // namespace sheaf::cli
+}  // namespace sheaf

@@ -1,10 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "cli/json.h"
+#include "base/text/json.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 
-namespace sheaf::cli {
+namespace sheaf {
 namespace {
 
 TEST_CASE("strings are escaped so that any reader takes them") {
@@ -42,4 +42,4 @@ TEST_CASE("objects and arrays nest") {
 }
 
 }  // namespace
-}  // namespace sheaf::cli
+}  // namespace sheaf

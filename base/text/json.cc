@@ -1,12 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "cli/json.h"
+#include "base/text/json.h"
 
 #include <charconv>
 #include <cmath>
 
 #include "base/utf8.h"
 
-namespace sheaf::cli {
+namespace sheaf {
 namespace {
 
 template <class Number>
@@ -67,4 +67,4 @@ JsonArray& JsonArray::Add(std::string_view value) {
   return *this;
 }
 
-}  // namespace sheaf::cli
+}  // namespace sheaf

@@ -1,0 +1,191 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/dashboard/child.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "raylet/host/spawn.h"
+
+namespace sheaf::cli {
+namespace {
+
+constexpr double kIdleSeconds = 15 * 60;
+constexpr int kCrashesPerMinute = 3;
+constexpr Nanos kLookPeriod = 250 * kMillisecond;  // At the process, while there is one.
+
+// A socket that listens there; the errno of what failed.
+absl::StatusOr<UniqueFd> ListenOn(const std::string& host, uint16_t port) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(sockaddr_in);
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+  if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+  } else if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(port);
+    bytes = sizeof(sockaddr_in6);
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dashboard-host ", host, ": want a numeric IP address"));
+  }
+  UniqueFd fd(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int one = 1;
+  if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
+      ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
+      ::listen(fd.get(), 64) != 0) {
+    const int error = errno;
+    return absl::UnavailableError(absl::StrCat("the dashboard cannot listen on ", host, " port ",
+                                               port, ": ", std::strerror(error),
+                                               "; give another with --dashboard-port"));
+  }
+  return fd;
+}
+
+uint16_t PortOf(int fd) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return 0;
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DashboardChild>> DashboardChild::Start(
+    DashboardChildOptions options) {
+  std::unique_ptr<DashboardChild> child(new DashboardChild(std::move(options)));
+  SHEAF_RETURN_IF_ERROR(child->Listen());
+  SHEAF_ASSIGN_OR_RETURN(child->loop_, EventLoop::Start("sheaf-dashboard"));
+  child->loop_->Run([&] { child->Await(); });
+  return child;
+}
+
+absl::Status DashboardChild::Listen() {
+  const DashboardFlags& flags = options_.flags;
+  const int tries = flags.port ? 1 : kDashboardPortsTried;
+  absl::Status first;
+  for (int i = 0; i < tries && !listener_.valid(); ++i) {
+    absl::StatusOr<UniqueFd> fd =
+        ListenOn(flags.host, static_cast<uint16_t>(flags.port.value_or(kDashboardPort) + i));
+    if (fd.ok()) {
+      listener_ = *std::move(fd);
+    } else if (i == 0) {
+      first = fd.status();
+    }
+  }
+  if (!listener_.valid()) return first;
+  const bool v6 = flags.host.find(':') != std::string::npos;
+  url_ = absl::StrCat("http://", v6 ? "[" : "", flags.host, v6 ? "]" : "", ":",
+                      PortOf(listener_.get()));
+  return absl::OkStatus();
+}
+
+void DashboardChild::Await() {
+  const absl::Status watched =
+      loop_->Watch(listener_.get(), EPOLLIN, [this](uint32_t) { OnConnection(); });
+  if (!watched.ok()) Log(LogLevel::kError, "the dashboard's port: ", watched.ToString());
+}
+
+void DashboardChild::OnConnection() {
+  const Nanos now = MonotonicNow();
+  if (now - minute_ > 60 * kSecond) {
+    minute_ = now;
+    crashes_ = 0;
+  }
+  if (crashes_ >= kCrashesPerMinute) return Refuse();
+  if (const absl::Status begun = Begin(); !begun.ok()) {
+    Log(LogLevel::kError, "the dashboard does not start: ", begun.ToString());
+    ++crashes_;
+    Refuse();
+  }
+}
+
+absl::Status DashboardChild::Begin() {
+  const UniqueFd program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const std::string log = absl::StrCat(options_.log_directory, "/dashboard.err");
+  const UniqueFd words(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  DashboardFlags flags = options_.flags;
+  flags.listener_fd = listener_.get();
+  flags.idle_limit = kIdleSeconds;
+  SpawnRequest request;
+  request.executable_fd = program.get();
+  request.argv = flags.Arguments();
+  request.environ = OwnEnvironment();
+  request.stdout_fd = words.get();
+  request.stderr_fd = words.get();
+  request.inherited_fd = listener_.get();
+  request.oom_score_adj = 1000;
+  SHEAF_ASSIGN_OR_RETURN(const Spawned spawned, Spawn(request));
+  pid_ = spawned.pid;
+  loop_->Unwatch(listener_.get());  // The process takes the connection.
+  loop_->After(kLookPeriod, [this] { LookAtChild(); });
+  return absl::OkStatus();
+}
+
+void DashboardChild::LookAtChild() {
+  if (pid_ == 0) return;
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) == 0) {
+    return loop_->After(kLookPeriod, [this] { LookAtChild(); });
+  }
+  OnEnd(status);
+}
+
+void DashboardChild::OnEnd(int status) {
+  pid_ = 0;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    ++crashes_;
+    Log(LogLevel::kWarning, "the dashboard has ended: ",
+        WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
+                            : absl::StrCat("exit status ", WEXITSTATUS(status)),
+        crashes_ >= kCrashesPerMinute ? "; requests get 503 for the rest of a minute"
+                                      : "; the next request starts it anew");
+  }
+  Await();
+}
+
+// One connection that is there.
+void DashboardChild::Refuse() {
+  static constexpr std::string_view kAnswer =
+      "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 50\r\n"
+      "Connection: close\r\n\r\nThe dashboard has ended too often; see its logs.\r\n";
+  const UniqueFd connection(
+      ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (connection.valid()) {
+    (void)!::send(connection.get(), kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL);
+  }
+}
+
+void DashboardChild::Stop() {
+  if (loop_ == nullptr) return;
+  loop_->Run([this] {
+    loop_->Unwatch(listener_.get());
+    const pid_t pid = pid_.exchange(0);
+    if (pid == 0) return;
+    kill(pid, SIGKILL);  // It holds nothing that is worth a wait.
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  });
+  loop_->Stop();
+  listener_.Reset();
+}
+
+}  // namespace sheaf::cli

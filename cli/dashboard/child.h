@@ -1,0 +1,62 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The port of a node's dashboard. The node listens on it and serves nothing: the first connection
+// starts `sheaf dashboard`, which takes the listening socket over, ends when nobody has looked for
+// a while, and may crash. So a node that nobody looks at has no such process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "cli/dashboard/command.h"
+#include "raylet/host/event_loop.h"
+
+namespace sheaf::cli {
+
+struct DashboardChildOptions {
+  DashboardFlags flags;  // Without `listener_fd`; the address is that of the session.
+  std::string log_directory;
+};
+
+class DashboardChild {
+ public:
+  // Listens. kInvalidArgument: not a numeric address. kUnavailable: the port is taken, or all that
+  // were tried.
+  static absl::StatusOr<std::unique_ptr<DashboardChild>> Start(DashboardChildOptions options);
+  ~DashboardChild() { Stop(); }
+  DashboardChild(const DashboardChild&) = delete;
+  DashboardChild& operator=(const DashboardChild&) = delete;
+
+  std::string url() const { return url_; }
+  // The process, if there is one now. Any thread.
+  bool Is(pid_t pid) const { return pid == pid_.load(std::memory_order_relaxed); }
+  // Ends the process and closes the port. Idempotent.
+  void Stop();
+
+ private:
+  explicit DashboardChild(DashboardChildOptions options) : options_(std::move(options)) {}
+  absl::Status Listen();
+  // On the loop.
+  void Await();
+  void OnConnection();
+  absl::Status Begin();
+  void LookAtChild();
+  void OnEnd(int status);
+  void Refuse();
+
+  DashboardChildOptions options_;
+  UniqueFd listener_;
+  std::string url_;
+  std::atomic<pid_t> pid_ = 0;
+  // The loop's.
+  int crashes_ = 0;  // Since `minute_`.
+  Nanos minute_ = 0;
+  std::unique_ptr<EventLoop> loop_;
+};
+
+}  // namespace sheaf::cli

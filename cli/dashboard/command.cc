@@ -1,0 +1,169 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/dashboard/command.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/config.h"
+#include "base/session_directory.h"
+#include "base/status_macros.h"
+#include "cli/list.h"
+#include "dashboard/dashboard.h"
+#include "rpc/security/credentials.h"
+#include "rpc/security/hmac.h"
+
+namespace sheaf::cli {
+namespace {
+
+constexpr rlim_t kMaxData = rlim_t{256} << 20;
+constexpr size_t kThreadStack = 512 * 1024;
+
+// A dashboard that is asked too much ends by itself, and takes no memory from what works. The
+// stacks of threads count, too.
+void BoundMemory() {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kThreadStack);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+  const rlimit limit{kMaxData, kMaxData};
+  setrlimit(RLIMIT_DATA, &limit);
+}
+
+sigset_t BlockEnds() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ends, signal);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return ends;
+}
+
+absl::StatusOr<RunningNode> NodeOf(const QueryOptions& query) {
+  SHEAF_ASSIGN_OR_RETURN(const std::vector<RunningNode> nodes, FindNodes(query.address));
+  if (nodes.empty()) {
+    return absl::NotFoundError("no node runs there; start one with: sheaf start --head");
+  }
+  return nodes[0];
+}
+
+dashboard::AskNode AskerOf(const std::string& session) {
+  return [session](const proto::StateQuery& query,
+                   Nanos timeout) -> absl::StatusOr<proto::StateAnswer> {
+    QueryOptions options;
+    options.address = session;
+    options.timeout = timeout;
+    SHEAF_ASSIGN_OR_RETURN(proto::StateAnswer answer, Ask(options, query));
+    if (query.what() == proto::StateQuery::TASKS) {
+      const std::vector<proto::TaskRow> merged = MergedTasks(answer);
+      answer.mutable_tasks()->Assign(merged.begin(), merged.end());
+    }
+    return answer;
+  };
+}
+
+// The number that the node has written there.
+uint32_t NumberOf(const RunningNode& node) {
+  std::ifstream file(node.session + "/node");
+  uint32_t number = 0;
+  return file >> number ? number : 0;
+}
+
+absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> Start(const DashboardFlags& flags,
+                                                            const RunningNode& node) {
+  dashboard::DashboardOptions options;
+  options.ask = AskerOf(node.session);
+  options.session = node.session;
+  options.logs = {node.session + "/logs", NumberOf(node)};
+  http::ServerOptions& server = options.server;
+  server.address = flags.host;
+  server.port = flags.port.value_or(kDashboardPort);
+  server.ports = flags.port ? 1 : kDashboardPortsTried;
+  server.listener = UniqueFd(flags.listener_fd);
+  SHEAF_ASSIGN_OR_RETURN(server.token, HttpToken(flags.token_file));
+  const bool loopback = flags.host.starts_with("127.") || flags.host == "::1";
+  server.access = {.trust = loopback ? http::Trust::kSameUser : http::Trust::kTokenOnly,
+                   .read_only = flags.read_only,
+                   .writable_pages = flags.writable};
+  server.spool_directory = node.session;
+  return dashboard::Dashboard::Start(std::move(options));
+}
+
+}  // namespace
+
+std::vector<std::string> DashboardFlags::Arguments() const {
+  std::vector<std::string> words = {"sheaf",       "dashboard", "--address",
+                                    query.address, "--host",    host};
+  const auto add = [&words](const char* name, const std::string& value) {
+    words.emplace_back(name);
+    words.push_back(value);
+  };
+  if (port) add("--port", std::to_string(*port));
+  if (!token_file.empty()) add("--token-file", token_file);
+  if (read_only) words.emplace_back("--read-only");
+  if (writable) words.emplace_back("--writable");
+  if (listener_fd >= 0) add("--listener-fd", std::to_string(listener_fd));
+  if (idle_limit > 0) add("--idle-limit", absl::StrCat(idle_limit));
+  return words;
+}
+
+absl::StatusOr<std::string> HttpToken(const std::string& given) {
+  SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
+  absl::StatusOr<std::string> token;
+  if (given.empty() && !settings.token.empty()) {
+    token = ParseToken(settings.token);
+  } else {
+    std::string file = given.empty() ? settings.token_file : given;
+    if (file.empty()) file = settings.base_directory + "/token";
+    token = LoadToken(file);
+    if (absl::IsNotFound(token.status()) && given.empty()) return "";
+  }
+  if (!token.ok()) return token.status();
+  const Digest hmac = HmacSha256(*token, {"sheaf http 1"});
+  const std::string_view digest = AsView(hmac);
+  return absl::BytesToHexString(absl::string_view(digest.data(), digest.size()));
+}
+
+int RunToken(const std::string& file) {
+  const absl::StatusOr<std::string> token = HttpToken(file);
+  if (!token.ok()) return Complain(token.status());
+  if (token->empty()) {
+    return Complain(absl::FailedPreconditionError(
+        "there is no token here: sheaf start --head makes one; name another with --token-file"));
+  }
+  std::printf("%s\n", token->c_str());
+  return kDone;
+}
+
+int RunDashboard(const DashboardFlags& flags) {
+  if (flags.listener_fd >= 0) prctl(PR_SET_PDEATHSIG, SIGKILL);  // Its node holds the port.
+  BoundMemory();
+  const sigset_t ends = BlockEnds();
+  const absl::StatusOr<RunningNode> node = NodeOf(flags.query);
+  if (!node.ok()) return Complain(node.status());
+  const absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> dashboard = Start(flags, *node);
+  if (!dashboard.ok()) return Complain(dashboard.status());
+  std::printf("Dashboard of %s: %s\n", node->session.c_str(), (*dashboard)->url().c_str());
+  std::fflush(stdout);
+  const auto idle_limit = static_cast<Nanos>(flags.idle_limit * kSecond);
+  const timespec second{1, 0};
+  while (sigtimedwait(&ends, nullptr, &second) < 0) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(node->session + "/" + kRayletSocketName, ignored)) return kNoNode;
+    if (idle_limit > 0 && (*dashboard)->IdleFor() > idle_limit) break;
+  }
+  return kDone;
+}
+
+}  // namespace sheaf::cli

@@ -1,0 +1,42 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// sheaf dashboard: serves the state of a cluster over HTTP, in the foreground. It reads through a
+// node, as sheaf list does, and may end or be killed at any time: nothing is lost with it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/query.h"
+
+namespace sheaf::cli {
+
+inline constexpr uint16_t kDashboardPort = 8265;
+inline constexpr int kDashboardPortsTried = 100;  // From there, where none is named.
+
+struct DashboardFlags {
+  QueryOptions query;
+  std::string host = "127.0.0.1";  // Numeric.
+  std::optional<uint16_t> port;    // Nothing: kDashboardPort, or the next that is free.
+  std::string token_file;          // The cluster's token; empty: as for a node.
+  bool read_only = false;
+  bool writable = false;  // Who logged in with a browser may change, too.
+  int listener_fd = -1;   // A socket that listens already, of the node that started this.
+  double idle_limit = 0;  // Seconds without a viewer after which it ends; 0: never.
+
+  // The command line that gives these flags again.
+  std::vector<std::string> Arguments() const;
+};
+
+// Prints the URL and serves until SIGTERM, SIGINT, the end of the node, or `idle_limit`.
+int RunDashboard(const DashboardFlags& flags);
+
+// Prints HttpToken. kFailed: there is none.
+int RunToken(const std::string& file);
+
+// What HTTP requests carry ("Authorization: Bearer TOKEN"), made from the cluster's token, which
+// itself never travels. Empty: there is no cluster token in `file`, nor where nodes look for it.
+// kInvalidArgument, kPermissionDenied: as LoadToken.
+absl::StatusOr<std::string> HttpToken(const std::string& file);
+
+}  // namespace sheaf::cli

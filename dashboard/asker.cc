@@ -1,0 +1,63 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "dashboard/asker.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/log.h"
+
+namespace sheaf::dashboard {
+namespace {
+
+http::Response Guarded(const std::function<http::Response()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& failure) {  // Out of memory, for one: of this request only.
+    Log(LogLevel::kError, "dashboard: ", failure.what());
+    return http::PlainText(500, "The dashboard has failed at this; its log says how.");
+  }
+}
+
+}  // namespace
+
+Asker::~Asker() {
+  std::vector<Worker> workers;
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+    workers.swap(workers_);
+  }
+  for (Worker& worker : workers) worker.thread->Stop();
+}
+
+void Asker::Answer(const http::Reply& reply, std::function<http::Response()> work) {
+  const MutexLock lock(mutex_);
+  if (stopping_ || pending_ >= kAskedAtOnce + kWaiting) {
+    return reply.Send(http::PlainText(429, "Too many requests wait for the cluster already."));
+  }
+  auto least = std::min_element(workers_.begin(), workers_.end(),
+                                [](const auto& a, const auto& b) { return a.pending < b.pending; });
+  if ((least == workers_.end() || least->pending > 0) && workers_.size() < kAskedAtOnce) {
+    workers_.push_back({0, std::make_unique<ThreadExecutor>("sheaf-ask")});
+    least = std::prev(workers_.end());
+  }
+  const size_t place = static_cast<size_t>(least - workers_.begin());
+  ++pending_;
+  ++least->pending;
+  least->thread->Post([this, place, reply, work = std::move(work)] {
+    bool drop = false;
+    {
+      const MutexLock inner(mutex_);
+      drop = stopping_;
+    }
+    if (drop) return;
+    reply.Send(Guarded(work));
+    const MutexLock inner(mutex_);
+    if (stopping_) return;
+    --pending_;
+    --workers_[place].pending;
+  });
+}
+
+}  // namespace sheaf::dashboard

@@ -1,0 +1,24 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "dashboard/dashboard.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+#include "dashboard/cluster_routes.h"
+#include "dashboard/state_routes.h"
+
+namespace sheaf::dashboard {
+
+absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions options) {
+  std::unique_ptr<Dashboard> dashboard(new Dashboard(std::move(options.ask)));
+  http::Router router;
+  AddClusterRoutes(router, dashboard->asker_, options.session);
+  AddLogRoutes(router, dashboard->asker_, dashboard->follower_, options.logs);
+  AddStateRoutes(router, dashboard->asker_);
+  options.server.login = true;
+  SHEAF_ASSIGN_OR_RETURN(dashboard->server_,
+                         http::Server::Start(std::move(options.server), std::move(router)));
+  return dashboard;
+}
+
+}  // namespace sheaf::dashboard

@@ -1,0 +1,40 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What `sheaf dashboard` serves: the state of a cluster, read through one of its nodes. It holds no
+// state that matters.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "dashboard/asker.h"
+#include "dashboard/log_follower.h"
+#include "dashboard/log_routes.h"
+#include "http/server.h"
+
+namespace sheaf::dashboard {
+
+struct DashboardOptions {
+  http::ServerOptions server;
+  AskNode ask;
+  std::string session;  // The node's session directory.
+  LogPlace logs;        // Of that node.
+};
+
+class Dashboard {
+ public:
+  // kInvalidArgument, kUnavailable: as http::Server::Start.
+  static absl::StatusOr<std::unique_ptr<Dashboard>> Start(DashboardOptions options);
+
+  std::string url() const { return server_->url(); }
+  Nanos IdleFor() const { return server_->IdleFor(); }
+
+ private:
+  explicit Dashboard(AskNode ask) : asker_(std::move(ask)) {}
+
+  Asker asker_;
+  LogFollower follower_;
+  std::unique_ptr<http::Server> server_;  // Goes first: its handlers use the others.
+};
+
+}  // namespace sheaf::dashboard

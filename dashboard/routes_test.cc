@@ -1,0 +1,361 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <boost/json/value.hpp>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/testing/scratch_directory_for_test.h"
+#include "base/testing/wait_until_for_test.h"
+#include "dashboard/cluster_routes.h"
+#include "dashboard/dashboard.h"
+#include "dashboard/log_routes.h"
+#include "dashboard/state_routes.h"
+#include "http/client_for_test.h"
+#include "http/json.h"
+
+namespace sheaf::dashboard {
+namespace {
+
+using http::Client;
+using http::StatusOf;
+
+constexpr uint64_t kWorker = uint64_t{1} << 32 | 7;  // Process 1.7.
+constexpr uint64_t kDriver = uint64_t{1} << 32 | 5;
+const std::string kNode = std::string(55, '0') + "1";
+
+// A cluster of one node as a node tells of it.
+absl::StatusOr<proto::StateAnswer> SmallCluster(const proto::StateQuery& query, Nanos) {
+  proto::StateAnswer answer;
+  if (query.what() == proto::StateQuery::NODES || query.what() == proto::StateQuery::STATUS) {
+    proto::NodeRow& node = *answer.add_nodes();
+    node.set_node(1);
+    node.set_state("ALIVE");
+    node.set_address("10.0.0.1:6379");
+    node.set_start_time_unix_s(1000);
+    (*node.mutable_total()->mutable_amounts())["CPU"] = 40'000;
+    (*node.mutable_total()->mutable_amounts())["memory"] = 12'345;
+    (*node.mutable_available()->mutable_amounts())["CPU"] = 10'000;
+  }
+  if (query.what() == proto::StateQuery::WORKERS) {
+    proto::WorkerRow& worker = *answer.add_workers();
+    worker.set_process(kWorker);
+    worker.set_os_pid(4711);
+    worker.set_state("LEASED");
+  }
+  if (query.what() == proto::StateQuery::JOBS) {
+    proto::JobRow& job = *answer.add_jobs();
+    job.set_job(1);
+    job.set_driver(kDriver);
+    job.set_os_pid(99);
+    job.set_state("FINISHED");
+    job.set_entrypoint("python <a>.py");
+  }
+  if (query.what() == proto::StateQuery::ACTORS) {
+    for (const char* state : {"ALIVE", "PENDING", "DEAD"}) {
+      proto::ActorRow& actor = *answer.add_actors();
+      actor.set_actor_id(absl::StrCat("a-", state));
+      actor.set_class_name("Counter");
+      actor.set_state(state);
+      actor.set_job(1);
+      if (std::string(state) == "ALIVE") actor.set_process(kWorker);
+      if (std::string(state) == "DEAD") actor.set_death("killed");
+    }
+    answer.set_truncated(true);
+  }
+  if (query.what() == proto::StateQuery::TASKS) {
+    for (int i = 0; i < 5; ++i) {
+      proto::TaskRow& task = *answer.add_tasks();
+      task.set_task_id(absl::StrCat("t-", i));
+      task.set_name("work");
+      task.set_state(i == 0 ? "RUNNING" : "WAITING_FOR_LEASE");
+      if (i == 0) task.set_worker(kWorker);
+    }
+  }
+  if (query.what() == proto::StateQuery::OBJECTS) {
+    proto::ObjectRow& object = *answer.add_objects();
+    object.set_object_id("o");
+    object.set_size_bytes(1 << 20);
+    object.set_owner(kDriver);
+    object.set_local_refs(1);
+  }
+  return answer;
+}
+
+// The routes of a dashboard, served.
+struct Fixture {
+  ScratchDirectory logs;
+  Asker asker;
+  LogFollower follower;
+  http::Router router;
+  std::unique_ptr<http::Server> server;
+
+  explicit Fixture(AskNode ask = SmallCluster, http::ServerOptions options = {})
+      : asker(std::move(ask)) {
+    AddClusterRoutes(router, asker, "/somewhere/session-1");
+    AddLogRoutes(router, asker, follower, {logs.path(), 1});
+    AddStateRoutes(router, asker);
+    auto started = http::Server::Start(std::move(options), router);
+    REQUIRE(started.ok());
+    server = *std::move(started);
+  }
+  std::string Ask(const std::string& line, const std::string& headers = "") const {
+    Client client(server->port());
+    client.Send(line + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers + "\r\n");
+    return client.Read();
+  }
+  static std::string BodyOf(const std::string& answer) {
+    return answer.substr(answer.find("\r\n\r\n") + 4);
+  }
+  boost::json::value Json(const std::string& path) const {
+    const std::string answer = Ask("GET " + path);
+    INFO(answer);
+    REQUIRE(StatusOf(answer) == 200);
+    auto value = http::ParseJson(BodyOf(answer));
+    REQUIRE(value.ok());
+    return *std::move(value);
+  }
+  // data.result of a listing.
+  boost::json::value List(const std::string& path) const {
+    return Json("/api/v0/" + path).at("data").at("result");
+  }
+  void Log(const std::string& name, const std::string& text) const {
+    std::ofstream(logs / name, std::ios::app) << text;
+  }
+};
+
+TEST_CASE("listings have Ray's columns, those that Sheaf does not know as null") {
+  const Fixture fixture;
+  const auto actors = fixture.List("actors");
+  CHECK(actors.at("total") == 3);
+  CHECK(actors.at("num_filtered") == 3);
+  CHECK(actors.at("warnings").at(0).as_string().starts_with("The cluster has more actors"));
+  const auto& alive = actors.at("result").at(0);
+  CHECK(alive.at("node_id") == kNode.c_str());
+  CHECK(alive.at("job_id") == "00000001");
+  CHECK(alive.at("pid") == 4711);
+  CHECK(alive.as_object().size() == 8);
+  CHECK(actors.at("result").at(1).at("state") == "PENDING_CREATION");
+  const auto detail = fixture.List("actors?detail=True").at("result");
+  CHECK(detail.at(0).as_object().size() == 20);
+  CHECK(detail.at(0).at("repr_name").is_null());
+  CHECK(detail.at(0).at("num_restarts_due_to_node_preemption") == 0);  // Not null: Ray wants it.
+  CHECK(detail.at(2).at("death_cause").at("error_message") == "killed");
+
+  CHECK(fixture.List("tasks?detail=1").at("result").at(0).as_object().size() == 28);
+  CHECK(fixture.List("tasks").at("result").at(0).at("worker_pid") == 4711);
+  CHECK(fixture.List("tasks").at("result").at(1).at("state") == "PENDING_NODE_ASSIGNMENT");
+  CHECK(fixture.List("nodes?detail=1").at("result").at(0).as_object().size() == 10);
+  CHECK(fixture.List("nodes").at("result").at(0).at("node_ip") == "10.0.0.1");
+  CHECK(fixture.List("nodes")
+            .at("result")
+            .at(0)
+            .at("resources_total")
+            .at("CPU")
+            .to_number<double>() == 4.0);
+  CHECK(fixture.List("nodes").at("result").at(0).at("resources_total").at("memory") == 1);
+  CHECK(fixture.List("workers?detail=1").at("result").at(0).as_object().size() == 14);
+  CHECK(fixture.List("workers").at("result").at(0).at("ip") == "10.0.0.1");
+  CHECK(fixture.List("objects").at("result").at(0).as_object().size() == 9);
+  CHECK(fixture.List("objects").at("result").at(0).at("type") == "DRIVER");
+  CHECK(fixture.List("objects").at("result").at(0).at("pid") == 99);
+  CHECK(fixture.List("jobs").at("result").at(0).at("status") == "SUCCEEDED");
+  CHECK(fixture.List("placement_groups?detail=1").at("total") == 0);
+}
+
+TEST_CASE("limit and filters choose rows, and what they left out is counted") {
+  const Fixture fixture;
+  const auto few = fixture.List("tasks?limit=2");
+  CHECK(few.at("total") == 5);
+  CHECK(few.at("num_filtered") == 5);
+  CHECK(few.at("result").as_array().size() == 2);
+  const auto count = [&](const std::string& key, const std::string& predicate,
+                         const std::string& value) {
+    const auto found = fixture.List("tasks?filter_keys=" + key + "&filter_predicates=" + predicate +
+                                    "&filter_values=" + value);
+    CHECK(found.at("total") == 5);
+    return found.at("num_filtered").as_int64();
+  };
+  CHECK(count("state", "%3D", "running") == 1);
+  CHECK(count("STATE", "!%3D", "RUNNING") == 4);
+  CHECK(count("worker_pid", "=", "4711") == 1);
+  CHECK(count("attempt_number", "=", "0") == 5);
+  CHECK(fixture
+            .List("actors?filter_keys=state&filter_predicates==&filter_values=dead"
+                  "&filter_keys=class_name&filter_predicates==&filter_values=Counter")
+            .at("num_filtered") == 1);
+}
+
+TEST_CASE("what a listing cannot do is refused, and says what it wants") {
+  const Fixture fixture;
+  for (const char* bad :
+       {"tasks?limit=10001", "tasks?limit=-1", "tasks?limit=x", "tasks?timeout=x", "tasks?detail=2",
+        "tasks?filter_keys=a", "tasks?filter_keys=a&filter_predicates==&filter_values=b",
+        "tasks?filter_keys=state&filter_predicates=<&filter_values=b",
+        "tasks?filter_keys=attempt_number&filter_predicates==&filter_values=x",
+        "actors?filter_keys=death_cause&filter_predicates==&filter_values=x"}) {
+    INFO(bad);
+    const std::string answer = fixture.Ask(std::string("GET /api/v0/") + bad);
+    CHECK(StatusOf(answer) == 400);
+    const auto value = http::ParseJson(Fixture::BodyOf(answer));
+    REQUIRE(value.ok());
+    CHECK(value->at("result") == false);
+    CHECK_FALSE(value->at("msg").as_string().empty());
+  }
+  CHECK(StatusOf(fixture.Ask("GET /api/v0/cats")) == 404);
+}
+
+TEST_CASE("a node that does not answer is an error of that request only") {
+  const Fixture fixture(
+      [](const proto::StateQuery& query, Nanos) -> absl::StatusOr<proto::StateAnswer> {
+        if (query.what() == proto::StateQuery::JOBS) return absl::DeadlineExceededError("late");
+        if (query.what() == proto::StateQuery::TASKS) throw std::bad_alloc();
+        return proto::StateAnswer();
+      });
+  CHECK(StatusOf(fixture.Ask("GET /api/v0/jobs")) == 504);
+  CHECK(StatusOf(fixture.Ask("GET /api/v0/tasks")) == 500);
+  CHECK(StatusOf(fixture.Ask("GET /api/gcs_healthz")) == 503);
+  CHECK(StatusOf(fixture.Ask("GET /api/v0/nodes")) == 200);
+}
+
+TEST_CASE("summaries count by function, class and call site") {
+  const Fixture fixture;
+  const auto cluster = [&](const std::string& kind) {
+    return fixture.List(kind + "/summarize").at("result").at("node_id_to_summary").at("cluster");
+  };
+  const auto tasks = cluster("tasks");
+  CHECK(tasks.at("total_tasks") == 5);
+  CHECK(tasks.at("summary").at("work").at("state_counts").at("RUNNING") == 1);
+  CHECK(tasks.at("summary").at("work").at("state_counts").at("PENDING_NODE_ASSIGNMENT") == 4);
+  CHECK(cluster("actors").at("summary").at("Counter").at("state_counts").at("DEAD") == 1);
+  CHECK(cluster("objects").at("summary").at("disabled").at("total_size_mb").to_number<double>() ==
+        1.0);
+}
+
+TEST_CASE("clients hear which API this is, and probes whether it is well") {
+  const Fixture fixture;
+  const auto version = fixture.Json("/api/version");
+  CHECK(version.at("version") == "4");
+  CHECK(version.at("ray_version") == "2.60.0");
+  CHECK(version.at("session_name") == "session-1");
+  for (const char* path : {"/api/healthz", "/api/gcs_healthz", "/api/local_raylet_healthz"}) {
+    CHECK(Fixture::BodyOf(fixture.Ask(std::string("GET ") + path)) == "success");
+  }
+  const auto usage = fixture.Json("/api/cluster_status")
+                         .at("data")
+                         .at("clusterStatus")
+                         .at("loadMetricsReport")
+                         .at("usage");
+  CHECK(usage.at("CPU").at(0).to_number<double>() == 3.0);
+  CHECK(usage.at("CPU").at(1).to_number<double>() == 4.0);
+}
+
+TEST_CASE("logs are listed by what wrote them, and read from their ends") {
+  const Fixture fixture;
+  fixture.Log("worker-1.7.out", "one\ntwo\n\x1b[31mthree\x1b[0m\n");
+  fixture.Log("worker-1.7.err", "");
+  fixture.Log("node.log", "x\n");
+  const auto groups = fixture.List("logs?node_id=" + kNode);
+  CHECK(groups.at("worker_out").at(0) == "worker-1.7.out");
+  CHECK(groups.at("raylet").at(0) == "node.log");
+  CHECK(fixture.List("logs?node_ip=10.0.0.1&glob=*.err").as_object().size() == 1);
+
+  const auto read = [&](const std::string& query) {
+    return Fixture::BodyOf(fixture.Ask("GET /api/v0/logs/file?" + query));
+  };
+  CHECK(read("filename=worker-1.7.out&lines=1&filter_ansi_code=True") == "three\n");
+  CHECK(read("filename=worker-1.7.out&lines=2") == "two\n\x1b[31mthree\x1b[0m\n");
+  CHECK(read("filename=worker-1.7.out&lines=0").empty());
+  CHECK(read("pid=4711&lines=-1").starts_with("one\n"));
+  CHECK(read("actor_id=a-ALIVE").starts_with("one\n"));
+  CHECK(read("task_id=t-0&suffix=err").empty());
+  for (const auto& [query, status] :
+       std::map<std::string, int>{{"", 400},
+                                  {"filename=../node", 400},
+                                  {"filename=.hidden", 400},
+                                  {"filename=gone.log", 404},
+                                  {"pid=1", 404},
+                                  {"pid=4711&suffix=x", 400},
+                                  {"filename=node.log&lines=x", 400},
+                                  {"filename=node.log&node_id=2", 404}}) {
+    INFO(query);
+    CHECK(StatusOf(fixture.Ask("GET /api/v0/logs/file?" + query)) == status);
+  }
+}
+
+TEST_CASE("a log that is followed sends what is written to it, also when it begins anew") {
+  const Fixture fixture;
+  fixture.Log("worker-1.7.out", "old\nbefore\n");
+  Client client(fixture.server->port());
+  client.Send(
+      "GET /api/v0/logs/stream?filename=worker-1.7.out&lines=1 HTTP/1.1\r\n"
+      "Host: localhost\r\n\r\n");
+  const std::string begin = client.Read("before\n\r\n");
+  CHECK(StatusOf(begin) == 200);
+  CHECK(begin.find("old") == std::string::npos);
+  fixture.Log("worker-1.7.out", "after\n");
+  CHECK_FALSE(client.Read("after\n\r\n").empty());
+  std::ofstream(fixture.logs / "worker-1.7.out", std::ios::trunc) << "new\n";
+  CHECK(client.Read("new\n").find("[this log was begun anew]") != std::string::npos);
+}
+
+TEST_CASE("requests beyond those at work and those that wait are refused") {
+  std::atomic<bool> go = false;
+  const Fixture fixture([&](const proto::StateQuery&, Nanos) -> absl::StatusOr<proto::StateAnswer> {
+    WaitUntil(20 * kSecond, [&] { return go.load(); });
+    return proto::StateAnswer();
+  });
+  std::vector<std::unique_ptr<Client>> clients;
+  for (size_t i = 0; i < kAskedAtOnce + kWaiting; ++i) {
+    clients.push_back(std::make_unique<Client>(fixture.server->port()));
+    clients.back()->Send(
+        "GET /api/v0/nodes HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  }
+  CHECK(WaitUntil(20 * kSecond, [&] { return StatusOf(fixture.Ask("GET /api/v0/cats")) == 404; }));
+  CHECK(StatusOf(fixture.Ask("GET /api/v0/nodes")) == 429);
+  go = true;
+  for (const auto& client : clients) CHECK(StatusOf(client->Read()) == 200);
+}
+
+TEST_CASE("every route is for whom its right says, on every listener") {
+  struct Asker {
+    const char* headers;
+    int open, read;  // What a GET may be answered with; 0: anything but a refusal.
+  };
+  const auto check = [](const Fixture& fixture, const std::vector<Asker>& askers) {
+    REQUIRE(fixture.router.routes().size() > 15);
+    for (const http::Route& route : fixture.router.routes()) {
+      const std::string path = route.pattern.substr(0, route.pattern.find('{')) +
+                               (route.pattern.find('{') == std::string::npos ? "" : "x");
+      for (const Asker& asker : askers) {
+        const std::string answer = fixture.Ask(route.method + " " + path, asker.headers);
+        INFO(route.method << " " << route.pattern << " " << asker.headers);
+        const int wanted = route.right == http::Right::kOpen ? asker.open : asker.read;
+        const int status = StatusOf(answer);
+        if (wanted != 0) {
+          CHECK(status == wanted);
+        } else {
+          CHECK((status != 0 && status != 401 && status != 403));
+        }
+        const int other = StatusOf(fixture.Ask("PATCH " + path, asker.headers));
+        CHECK(other == (asker.read == 0 ? 405 : asker.read));
+      }
+    }
+  };
+  check(Fixture(SmallCluster, {.token = "s3cret"}), {{"", 0, 0},
+                                                     {"Authorization: Bearer s3cret\r\n", 0, 0},
+                                                     {"Origin: http://evil.example\r\n", 0, 403},
+                                                     {"Sec-Fetch-Site: cross-site\r\n", 0, 403}});
+  check(Fixture(SmallCluster, {.address = "0.0.0.0",
+                               .token = "s3cret",
+                               .access = {.trust = http::Trust::kTokenOnly}}),
+        {{"", 0, 401},
+         {"Authorization: Bearer s3cret\r\n", 0, 0},
+         {"X-Ray-Authorization: Bearer s3cret\r\n", 0, 0},
+         {"Cookie: sheaf-session=s3cret\r\n", 0, 401}});
+}
+
+}  // namespace
+}  // namespace sheaf::dashboard

@@ -1,0 +1,124 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "dashboard/state_routes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "dashboard/state_rows.h"
+#include "dashboard/summaries.h"
+
+namespace sheaf::dashboard {
+namespace {
+
+// What Ray's clients read the reason from.
+http::Response ErrorOf(const absl::Status& status) {
+  const std::string why(status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return ErrorAnswer(400, why);
+    case absl::StatusCode::kDeadlineExceeded:
+      return ErrorAnswer(504, why);
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnavailable:
+      return ErrorAnswer(503, why);
+    default:
+      return ErrorAnswer(500, why);
+  }
+}
+
+absl::StatusOr<proto::StateAnswer> Question(const Asker& asker, proto::StateQuery::What what,
+                                            Nanos timeout) {
+  proto::StateQuery query;
+  query.set_what(what);
+  query.set_limit(kMaxLimit);
+  SHEAF_ASSIGN_OR_RETURN(proto::StateAnswer answer, asker.Ask(query, timeout));
+  if (!answer.error().empty()) return absl::InternalError(answer.error());
+  return answer;
+}
+
+// All rows of a kind, as many as nodes tell.
+absl::StatusOr<StateTable> TableOf(const Asker& asker, const StateKind& kind, int64_t timeout_s) {
+  const Nanos timeout = std::max<int64_t>(timeout_s, 1) * kSecond;
+  Answers answers;
+  SHEAF_ASSIGN_OR_RETURN(answers.rows, Question(asker, kind.what, timeout));
+  if (kind.wants_nodes) {
+    SHEAF_ASSIGN_OR_RETURN(answers.nodes, Question(asker, proto::StateQuery::NODES, timeout));
+  }
+  if (kind.wants_workers) {
+    SHEAF_ASSIGN_OR_RETURN(answers.workers, Question(asker, proto::StateQuery::WORKERS, timeout));
+  }
+  if (kind.wants_jobs) {
+    SHEAF_ASSIGN_OR_RETURN(answers.jobs, Question(asker, proto::StateQuery::JOBS, timeout));
+  }
+  StateTable table = kind.table(answers);
+  table.truncated = answers.rows.truncated();
+  return table;
+}
+
+absl::StatusOr<http::Response> List(const Asker& asker, const StateKind& kind,
+                                    const ListOptions& options) {
+  SHEAF_ASSIGN_OR_RETURN(StateTable table, TableOf(asker, kind, options.timeout_s));
+  const size_t total = table.rows.size();
+  std::vector<std::string> warnings;
+  if (table.truncated) {
+    warnings.push_back(absl::StrCat("The cluster has more ", kind.name, " than the ", total,
+                                    " that were looked through."));
+  }
+  SHEAF_RETURN_IF_ERROR(Choose(options.filters, table));
+  return http::Response{.body = ListAnswer(table, options, total, warnings)};
+}
+
+void AddList(http::Router& router, Asker& asker, const StateKind& kind) {
+  router.Add({.method = "GET",
+              .pattern = absl::StrCat("/api/v0/", kind.name),
+              .handler = [&asker, &kind](const http::Request& request, const http::Reply& reply) {
+                absl::StatusOr<ListOptions> options = ParseListOptions(request.query);
+                if (!options.ok()) return reply.Send(ErrorOf(options.status()));
+                asker.Answer(reply, [&asker, &kind, options = *std::move(options)] {
+                  absl::StatusOr<http::Response> response = List(asker, kind, options);
+                  return response.ok() ? *std::move(response) : ErrorOf(response.status());
+                });
+              }});
+}
+
+void AddSummary(http::Router& router, Asker& asker, const char* name,
+                std::string (*summary)(const StateTable& table)) {
+  router.Add(
+      {.method = "GET",
+       .pattern = absl::StrCat("/api/v0/", name, "/summarize"),
+       .handler = [&asker, name, summary](const http::Request& request, const http::Reply& reply) {
+         absl::StatusOr<ListOptions> options = ParseListOptions(request.query);
+         if (!options.ok()) return reply.Send(ErrorOf(options.status()));
+         asker.Answer(reply, [&asker, name, summary, options = *std::move(options)] {
+           absl::StatusOr<StateTable> table =
+               TableOf(asker, *FindStateKind(name), options.timeout_s);
+           if (!table.ok()) return ErrorOf(table.status());
+           if (const absl::Status chosen = Choose(options.filters, *table); !chosen.ok()) {
+             return ErrorOf(chosen);
+           }
+           return http::Response{.body = summary(*table)};
+         });
+       }});
+}
+
+}  // namespace
+
+void AddStateRoutes(http::Router& router, Asker& asker) {
+  for (const std::string& name : StateKindNames()) AddList(router, asker, *FindStateKind(name));
+  AddSummary(router, asker, "tasks", TaskSummary);
+  AddSummary(router, asker, "actors", ActorSummary);
+  AddSummary(router, asker, "objects", ObjectSummary);
+  router.Add({.method = "GET",
+              .pattern = "/api/v0/{kind}",
+              .handler = [](const http::Request& request, const http::Reply& reply) {
+                reply.Send(ErrorAnswer(
+                    404, absl::StrCat("There is no listing of ",
+                                      std::string(request.Capture("kind").substr(0, 80)),
+                                      "; there are ", absl::StrJoin(StateKindNames(), ", "))));
+              }});
+}
+
+}  // namespace sheaf::dashboard

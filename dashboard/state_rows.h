@@ -1,0 +1,45 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// From what nodes answer to the columns of Ray 2.60's listings. The names and values are those of
+// sheaf.util.state where that has them; what Sheaf does not know is null, never missing.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "dashboard/state_table.h"
+#include "proto/raylet.pb.h"
+
+namespace sheaf::dashboard {
+
+// The answers that a listing is made of; those that its kind does not need are empty.
+struct Answers {
+  proto::StateAnswer rows;
+  proto::StateAnswer nodes;    // For addresses.
+  proto::StateAnswer workers;  // For pids.
+  proto::StateAnswer jobs;     // For drivers.
+};
+
+// One kind of rows, by the name in its route.
+struct StateKind {
+  const char* name;
+  proto::StateQuery::What what;
+  bool wants_nodes;
+  bool wants_workers;
+  bool wants_jobs;
+  StateTable (*table)(const Answers& answers);
+};
+
+// "actors", "jobs", "nodes", "objects", "placement_groups", "tasks" or "workers"; nullptr: none.
+const StateKind* FindStateKind(std::string_view name);
+// Their names, in this order.
+std::vector<std::string> StateKindNames();
+
+// An amount of a resource (base/resources.h) in whole units; bytes without a fraction.
+std::string AmountJson(std::string_view resource, int64_t amount);
+
+// As sheaf.nodes() has it: 56 hexadecimal digits.
+std::string NodeIdText(uint32_t node);
+// The number of such an id. kInvalidArgument: it is none.
+absl::StatusOr<uint32_t> NodeOfId(std::string_view text);
+
+}  // namespace sheaf::dashboard

@@ -1,0 +1,18 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Listings in numbers, as Ray's summaries have them.
+#pragma once
+
+#include <string>
+
+#include "dashboard/state_table.h"
+
+namespace sheaf::dashboard {
+
+// The whole answer; of a table of tasks, by function.
+std::string TaskSummary(const StateTable& table);
+// Of actors, by class.
+std::string ActorSummary(const StateTable& table);
+// Of objects, by call site.
+std::string ObjectSummary(const StateTable& table);
+
+}  // namespace sheaf::dashboard

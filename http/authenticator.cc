@@ -1,0 +1,179 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "http/authenticator.h"
+
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace sheaf::http {
+namespace {
+
+std::string NewSessionId() {
+  std::array<unsigned char, 32> bytes;
+  SHEAF_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, "the kernel gives random bytes");
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+absl::string_view Abseil(std::string_view text) { return {text.data(), text.size()}; }
+
+// The token of "Authorization: Bearer TOKEN", or of the header that operators of Kubernetes send beside it.
+std::optional<std::string_view> BearerOf(const Request& request) {
+  for (const std::string_view name : {"authorization", "x-ray-authorization"}) {
+    std::string_view value = request.Header(name);
+    if (!absl::StartsWithIgnoreCase(Abseil(value), "bearer ")) continue;
+    value.remove_prefix(7);
+    while (value.starts_with(' ')) value.remove_prefix(1);
+    while (value.ends_with(' ')) value.remove_suffix(1);
+    return value;
+  }
+  return std::nullopt;
+}
+
+std::string_view CookieOf(const Request& request) {
+  std::string_view cookies = request.Header("cookie");
+  while (!cookies.empty()) {
+    std::string_view one = cookies.substr(0, cookies.find(';'));
+    cookies.remove_prefix(std::min(cookies.size(), one.size() + 1));
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    if (one.starts_with(kSessionCookie) && one.substr(kSessionCookie.size()).starts_with('=')) {
+      return one.substr(kSessionCookie.size() + 1);
+    }
+  }
+  return {};
+}
+
+bool IsBrowser(const Request& request) {
+  return std::any_of(request.headers.begin(), request.headers.end(), [](const auto& header) {
+    const auto& [name, value] = header;
+    return name == "origin" || name == "referer" || name.starts_with("sec-fetch-") ||
+           (name == "user-agent" && value.find("Mozilla") != std::string::npos);
+  });
+}
+
+}  // namespace
+
+bool SameSecret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == 0;
+}
+
+std::string HostOf(std::string_view host_and_port) {
+  const size_t bracket = host_and_port.find(']');
+  const size_t colon = host_and_port.find(':', bracket == std::string_view::npos ? 0 : bracket);
+  return absl::AsciiStrToLower(Abseil(host_and_port.substr(0, colon)));
+}
+
+bool Authenticator::KnownHost(std::string_view host_and_port) const {
+  return std::find(hosts_.begin(), hosts_.end(), HostOf(host_and_port)) != hosts_.end();
+}
+
+Origin Authenticator::OriginOf(const Request& request) const {
+  const std::optional<std::string_view> header = Find(request.headers, "origin");
+  if (!header) return Origin::kNone;
+  std::string_view origin = *header;
+  const std::string_view scheme = request.secure ? "https://" : "http://";
+  const bool same_scheme = origin.starts_with(scheme);
+  const size_t end = origin.find("://");
+  if (end == std::string_view::npos) return Origin::kOther;  // "null" of a sandboxed page.
+  origin.remove_prefix(end + 3);
+  if (same_scheme && absl::EqualsIgnoreCase(Abseil(origin), Abseil(request.Header("host")))) {
+    return Origin::kSame;
+  }
+  return KnownHost(origin) ? Origin::kSameHost : Origin::kOther;
+}
+
+Credential Authenticator::CredentialOf(const Request& request) {
+  if (const std::optional<std::string_view> given = BearerOf(request)) {
+    if (!token_.empty() && SameSecret(*given, token_)) return Credential::kToken;
+    // Where no token is wanted, one that clients send to all their servers is no offence.
+    if (!token_.empty()) {
+      CountWrong(request.peer);
+      return Credential::kWrongToken;
+    }
+  }
+  const auto session = sessions_.find(std::string(CookieOf(request)));
+  if (session == sessions_.end() || session->second <= clock_.Now()) return Credential::kNone;
+  return Credential::kCookie;
+}
+
+Caller Authenticator::Identify(const Request& request, bool web_socket, bool has_certificate) {
+  Caller caller;
+  caller.credential = CredentialOf(request);
+  if (caller.credential == Credential::kNone && has_certificate) {
+    caller.credential = Credential::kCertificate;
+  }
+  caller.host_known = KnownHost(request.Header("host"));
+  caller.browser = IsBrowser(request);
+  caller.origin = OriginOf(request);
+  const std::string_view site = request.Header("sec-fetch-site");
+  caller.same_origin_fetch = site == "same-origin";
+  caller.cross_site = !site.empty() && !caller.same_origin_fetch && site != "none" &&
+                      caller.origin != Origin::kSameHost;
+  caller.page_header = Find(request.headers, "x-sheaf").has_value();
+  caller.web_socket = web_socket;
+  return caller;
+}
+
+void Authenticator::CountWrong(const std::string& address) {
+  if (wrong_.size() < kMaxWatchedAddresses || wrong_.contains(address)) ++wrong_[address];
+}
+
+bool Authenticator::Blocked(const std::string& address) {
+  if (clock_.Now() >= minute_end_) {
+    wrong_.clear();
+    minute_end_ = Deadline(clock_.Now(), 60 * kSecond);
+  }
+  const auto found = wrong_.find(address);
+  return found != wrong_.end() && found->second >= kWrongTokensPerMinute;
+}
+
+Response Authenticator::LogIn(const Request& request) {
+  if (token_.empty()) return PlainText(401, "This server has no token to log in with.");
+  if (!BearerOf(request)) return PlainText(401, "The token is missing.");
+  if (Blocked(request.peer)) return PlainText(429, kTooManyWrong);
+  if (CredentialOf(request) != Credential::kToken) return PlainText(403, "The token is wrong.");
+  const Nanos now = clock_.Now();
+  absl::erase_if(sessions_, [&](const auto& session) { return session.second <= now; });
+  if (sessions_.size() >= kMaxSessions) {
+    sessions_.erase(
+        std::min_element(sessions_.begin(), sessions_.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; }));
+  }
+  const std::string id = NewSessionId();
+  sessions_[id] = Deadline(now, kSessionLife);
+  Response response{.body = R"({"status":"authenticated","message":"Token is valid"})"};
+  response.headers.emplace_back(
+      "Set-Cookie",
+      absl::StrCat(Abseil(kSessionCookie), "=", id, "; Path=/; HttpOnly; SameSite=Strict; Max-Age=",
+                   kSessionLife / kSecond, request.secure ? "; Secure" : ""));
+  return response;
+}
+
+void Authenticator::AddRoutes(Router& router) {
+  router.Add({.method = "GET",
+              .pattern = "/api/authentication_mode",
+              .right = Right::kOpen,
+              .handler = [this](const Request&, const Reply& reply) {
+                reply.Send({.body = token_.empty() ? R"({"authentication_mode":"disabled"})"
+                                                   : R"({"authentication_mode":"token"})"});
+              }});
+  router.Add({.method = "POST",
+              .pattern = "/api/authenticate",
+              .right = Right::kOpen,
+              .handler = [this](const Request& request, const Reply& reply) {
+                reply.Send(LogIn(request));
+              }});
+}
+
+}  // namespace sheaf::http

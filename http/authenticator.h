@@ -1,0 +1,64 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// By what a request is known: token, cookie of a login, certificate, or the user of its socket.
+// Not thread-safe: the server's thread alone asks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "http/access.h"
+#include "http/message.h"
+#include "http/router.h"
+
+namespace sheaf::http {
+
+// In a time that does not depend on where they differ.
+bool SameSecret(std::string_view a, std::string_view b);
+// "127.0.0.1:80" -> "127.0.0.1", "[::1]:80" -> "[::1]", in lower case.
+std::string HostOf(std::string_view host_and_port);
+
+inline constexpr std::string_view kSessionCookie = "sheaf-session";
+inline constexpr Nanos kSessionLife = 12 * 3600 * kSecond;
+inline constexpr size_t kMaxSessions = 1024;      // The oldest goes.
+inline constexpr int kWrongTokensPerMinute = 10;  // Of one address; then 429.
+inline constexpr size_t kMaxWatchedAddresses = 1024;
+
+inline constexpr std::string_view kTooManyWrong =
+    "Too many wrong tokens came from this address; try again in a minute.";
+
+class Authenticator {
+ public:
+  // `hosts`: names by which requests may call this server, lower case, without port. `token`:
+  // empty: there is none.
+  Authenticator(std::vector<std::string> hosts, std::string token, const Clock& clock)
+      : hosts_(std::move(hosts)), token_(std::move(token)), clock_(clock) {}
+
+  // What `request` shows of its caller; all but `trusted_user`, which needs the socket.
+  Caller Identify(const Request& request, bool web_socket, bool has_certificate);
+  // Whether `address` has shown so many wrong tokens that it is not heard for the rest of a minute.
+  bool Blocked(const std::string& address);
+
+  // POST /api/authenticate, which gives a cookie for the token, and GET /api/authentication_mode.
+  // `router` may call this object as long as requests come.
+  void AddRoutes(Router& router);
+
+ private:
+  Credential CredentialOf(const Request& request);
+  bool KnownHost(std::string_view host_and_port) const;
+  Origin OriginOf(const Request& request) const;
+  void CountWrong(const std::string& address);
+  Response LogIn(const Request& request);
+
+  const std::vector<std::string> hosts_;
+  const std::string token_;
+  const Clock& clock_;
+  absl::flat_hash_map<std::string, Nanos> sessions_;  // Id -> when it ends.
+  absl::flat_hash_map<std::string, int> wrong_;       // Address -> wrong tokens in this minute.
+  Nanos minute_end_ = 0;
+};
+
+}  // namespace sheaf::http

@@ -1,0 +1,73 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// An HTTP/1.1 server on one thread of its own, with TLS and WebSockets, built on Boost.Beast. It
+// bounds all that a peer can make it hold, asks http/access.h who may what, and no request, no
+// handler's exception and no slow viewer ends it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "http/access.h"
+#include "http/router.h"
+
+namespace sheaf::http {
+
+struct Limits {
+  int connections = 256;
+  int connections_per_address = 32;  // Not of loopback, where all viewers have one address.
+  int streams = 64;                  // Answers that go on, of all connections.
+  size_t header_bytes = 16 * 1024;
+  size_t body_bytes = 1024 * 1024;                    // Of Body::kMemory.
+  uint64_t file_bytes = uint64_t{512} * 1024 * 1024;  // Of Body::kFile.
+  Nanos header_time = 5 * kSecond;                    // From its first byte to its last.
+  Nanos idle_time = 60 * kSecond;         // Between two requests; 0: one request a connection.
+  Nanos stall_time = 20 * kSecond;        // A viewer takes nothing, or a body does not go on, ...
+  uint64_t bytes_per_second = 16 * 1024;  // ... nor makes this much on average.
+};
+
+// PEM texts; all empty: no TLS.
+struct TlsOptions {
+  std::string certificate{};
+  std::string key{};
+  std::string
+      client_authority{};  // Not empty: a client that shows a certificate of it is believed.
+};
+
+struct ServerOptions {
+  std::string address = "127.0.0.1";  // Numeric, IPv4 or IPv6 without brackets.
+  uint16_t port = 0;                  // 0: a free one.
+  int ports = 1;                      // Taken ports are skipped, up to `port` + `ports` - 1.
+  UniqueFd listener{};                // Valid: a socket that listens already, instead of a new one.
+  std::string host_name{};            // A further name that requests may call this host by.
+  // Not empty: who shows it is believed. What is reachable from other machines needs it, or
+  // `tls.client_authority`.
+  std::string token{};
+  AccessRules access{};
+  bool login = false;  // Serves /api/authenticate and /api/authentication_mode.
+  TlsOptions tls{};
+  Limits limits{};
+  std::string spool_directory{};  // Where bodies that become files lie. Empty: there are none.
+  std::string thread_name = "sheaf-http";
+};
+
+class Server {
+ public:
+  // kFailedPrecondition: beyond loopback, with neither a token nor an authority of clients.
+  // kInvalidArgument: not a numeric address, beyond loopback with more trust than
+  // Trust::kTokenOnly, or certificates that cannot be read. kUnavailable: the ports are taken.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, Router router);
+  // Ends all connections and the thread: a few milliseconds, plus what a handler takes that runs.
+  // Replies that are still out there count for nothing from then on.
+  virtual ~Server() = default;
+  virtual uint16_t port() const = 0;
+  virtual std::string url() const = 0;  // "http://127.0.0.1:8265", without a slash.
+  // For how long nobody has asked or been sent anything; 0 while somebody is being answered.
+  // Thread-safe.
+  virtual Nanos IdleFor() const = 0;
+};
+
+}  // namespace sheaf::http

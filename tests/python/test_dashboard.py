@@ -1,0 +1,212 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What a head serves over HTTP: as Ray's clients ask for it, and only to whom it may."""
+
+import json
+import os
+import signal
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+import sheaf
+from conftest import WAIT_S, is_running, wait_until
+from sheaf.cluster_utils import _program
+
+
+def sheaf_command(*arguments):
+    done = subprocess.run(
+        [_program(), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "SHEAF_STATE_IN_MEMORY": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# What ray.util.state of Ray 2.60 sends, as it was recorded, and how many columns it takes.
+_DETAIL = "limit=7&timeout=24&detail=True"
+_REST = "exclude_driver=True&server_timeout_multiplier=0.8"
+_ALIVE = "filter_keys=state&filter_predicates=%3D&filter_values=ALIVE"
+RAY_ASKS = {
+    f"actors?{_DETAIL}&{_ALIVE}&{_REST}": 20,
+    f"nodes?{_DETAIL}&{_ALIVE}&{_REST}": 10,
+    f"tasks?{_DETAIL}&{_REST}": 28,
+    f"objects?{_DETAIL}&{_REST}": 9,
+    f"workers?{_DETAIL}&{_REST}": 14,
+    f"jobs?{_DETAIL}&{_REST}": 15,
+    f"placement_groups?{_DETAIL}&{_REST}": 9,
+    "tasks/summarize?timeout=30": None,
+    "actors/summarize?timeout=30": None,
+    "objects/summarize?timeout=30": None,
+    "actors?timeout=24&server_timeout_multiplier=0.8&filter_keys=actor_id&filter_predicates=%3D"
+    "&filter_values=aa&detail=True": 20,
+}
+
+
+class Head:
+    def __init__(self, directory):
+        said = json.loads(
+            sheaf_command(
+                "start",
+                "--json",
+                "--head",
+                f"--dir={directory}",
+                "--port=0",
+                "--num-cpus=2",
+                "--object-store-memory=64MiB",
+                "--dashboard-port=0",
+            )
+        )
+        self.session, self.url, self.pid = said["session"], said["dashboard_url"], said["os_pid"]
+
+    def ask(self, path, method="GET", **headers):
+        """(status, text)"""
+        request = urllib.request.Request(self.url + path, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def listing(self, path):
+        status, text = self.ask("/api/v0/" + path)
+        assert status == 200, text
+        return json.loads(text)["data"]["result"]
+
+    def dashboards(self):
+        """The pids of its dashboard processes."""
+        mark = self.session.encode()
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:
+                continue
+            if b"dashboard" in words and mark in words:
+                found.append(int(name))
+        return found
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory):
+    made = Head(tmp_path_factory.mktemp("head"))
+    yield made
+    sheaf_command("stop", "--address", made.session)
+
+
+@pytest.fixture
+def driver(head):
+    sheaf.init(address=head.session)
+    yield
+    sheaf.shutdown()
+
+
+@sheaf.remote(num_cpus=0)
+class Speaker:
+    def say(self, text):
+        print(text, flush=True)
+        return os.getpid()
+
+
+def test_a_node_that_nobody_looks_at_has_no_dashboard_process(head):
+    assert head.dashboards() == []
+    status, text = head.ask("/api/version")
+    assert status == 200
+    assert json.loads(text)["session_name"] == os.path.basename(head.session)
+    assert len(head.dashboards()) == 1
+
+
+def test_a_driver_knows_where_the_dashboard_is(head):
+    with sheaf.init(address=head.session) as context:
+        assert f"http://{context.dashboard_url}" == head.url
+
+
+def test_listings_say_what_the_cluster_has(head, driver):
+    speaker = Speaker.options(name="Annie").remote()
+    pid = sheaf.get(speaker.say.remote("hello there"))
+    (row,) = [row for row in head.listing("actors?detail=1")["result"] if row["pid"] == pid]
+    assert (row["class_name"], row["state"], row["name"]) == ("Speaker", "ALIVE", "Annie")
+    nodes = head.listing("nodes")
+    assert nodes["total"] == 1
+    assert nodes["result"][0]["resources_total"]["CPU"] == 2
+    assert pid in [row["pid"] for row in head.listing("workers")["result"]]
+    chosen = head.listing("jobs?filter_keys=status&filter_predicates==&filter_values=running")
+    assert chosen["result"][0]["driver_info"]["pid"] == str(os.getpid())
+    summary = head.listing("actors/summarize")["result"]["node_id_to_summary"]["cluster"]
+    assert summary["summary"]["Speaker"]["state_counts"]["ALIVE"] >= 1
+    assert summary["total_actors"] == head.listing("actors")["total"]
+
+
+@pytest.mark.parametrize("asked", RAY_ASKS)
+def test_what_ray_asks_is_answered_with_its_columns(head, driver, asked):
+    group = sheaf.util.placement_group([{"CPU": 0.1}], name="group")
+    speaker = Speaker.remote()
+    sheaf.get([group.ready(), speaker.say.remote("here")])
+    waits = sheaf.remote(num_gpus=7)(print).remote()  # For ever.
+    kept = sheaf.put(b"x" * 100_000)
+    found = head.listing(asked)
+    assert found["partial_failure_warning"] == ""
+    if RAY_ASKS[asked] is None:
+        assert found["result"]["node_id_to_summary"]["cluster"]["summary"]
+    else:
+        assert found["result"] or "aa" in asked
+        assert len(found["result"]) <= 7
+        assert {len(row) for row in found["result"]} <= {RAY_ASKS[asked]}
+    sheaf.util.remove_placement_group(group)
+    del kept, speaker, waits
+
+
+def test_logs_are_read_and_followed(head, driver):
+    speaker = Speaker.remote()
+    pid = sheaf.get(speaker.say.remote("first words"))
+    status, text = head.ask(f"/api/v0/logs/file?pid={pid}&lines=-1")
+    assert status == 200
+    assert "first words\n" in text
+    with urllib.request.urlopen(
+        f"{head.url}/api/v0/logs/stream?pid={pid}&lines=1", timeout=WAIT_S
+    ) as answer:
+        assert "first words" in answer.readline().decode()
+        sheaf.get(speaker.say.remote("and more"))
+        assert "and more" in answer.readline().decode()
+
+
+def test_a_dashboard_that_was_killed_is_started_by_the_next_request(head):
+    head.ask("/api/version")
+    (pid,) = head.dashboards()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(pid))
+    wait_until(lambda: head.ask("/api/version")[0] == 200)
+    assert head.dashboards() != [pid]
+
+
+def test_pages_from_elsewhere_and_other_names_of_this_machine_are_refused(head):
+    assert head.ask("/api/v0/nodes", Host="evil.example")[0] == 403
+    assert head.ask("/api/v0/nodes", Origin="http://evil.example")[0] == 403
+    assert head.ask("/api/v0/nodes", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+    assert head.ask("/api/v0/nodes", Authorization="Bearer wrong")[0] == 403
+    assert head.ask("/api/healthz", Host="evil.example") == (200, "success")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is wanted")
+def test_another_user_of_this_machine_needs_the_token(head):
+    done = subprocess.run(
+        ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", f"{head.url}/api/v0/nodes"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        user=65534,
+    )
+    assert done.stdout == "401"
+
+
+def test_the_dashboard_ends_with_its_node(tmp_path):
+    made = Head(tmp_path)
+    assert made.ask("/api/version")[0] == 200
+    (pid,) = made.dashboards()
+    os.kill(made.pid, signal.SIGKILL)
+    wait_until(lambda: not is_running(pid))

@@ -210,3 +210,18 @@ def test_the_dashboard_ends_with_its_node(tmp_path):
     (pid,) = made.dashboards()
     os.kill(made.pid, signal.SIGKILL)
     wait_until(lambda: not is_running(pid))
+
+
+def test_a_dashboard_that_keeps_dying_is_not_started_for_a_minute(tmp_path):
+    made = Head(tmp_path)
+    try:
+        for _ in range(3):
+            wait_until(lambda: made.ask("/api/version")[0] == 200)
+            (pid,) = made.dashboards()
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not made.dashboards())
+        wait_until(lambda: made.ask("/api/version")[0] == 503)
+        assert made.dashboards() == []
+        assert "too often" in made.ask("/api/version")[1]
+    finally:
+        sheaf_command("stop", "--address", made.session)

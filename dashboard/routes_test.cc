@@ -74,6 +74,30 @@ absl::StatusOr<proto::StateAnswer> SmallCluster(const proto::StateQuery& query, 
       if (i == 0) task.set_worker(kWorker);
     }
   }
+  if (query.what() == proto::StateQuery::TASKS && query.ended()) {
+    proto::TaskRow& task = *answer.add_tasks();
+    task.set_task_id("t-5");
+    task.set_name("work");
+    task.set_type("NORMAL_TASK");
+    task.set_state("CANCELLED");
+    task.set_worker(kWorker);
+    task.set_os_pid(99);
+    task.set_created_unix_ms(1'000);
+    task.set_begin_unix_ns(2'000'000'000);
+    task.set_end_unix_ns(3'500'000'000);
+    task.set_error_type("TaskCancelled");
+    task.set_error("cancelled");
+  }
+  if (query.what() == proto::StateQuery::FUNCTIONS) {
+    proto::FunctionRow& row = *answer.add_functions();
+    row.set_name("work");
+    row.set_type("NORMAL_TASK");
+    row.set_waiting_for_place(4);
+    row.set_pushed(1);
+    row.set_running(1);
+    row.set_finished(1'000'000);
+    row.set_cancelled(2);
+  }
   if (query.what() == proto::StateQuery::OBJECTS) {
     proto::ObjectRow& object = *answer.add_objects();
     object.set_object_id("o");
@@ -220,13 +244,29 @@ TEST_CASE("a node that does not answer is an error of that request only") {
   CHECK(StatusOf(fixture.Ask("GET /api/v0/nodes")) == 200);
 }
 
+TEST_CASE("calls that have ended are listed with their times and errors") {
+  const Fixture fixture;
+  const auto found =
+      fixture.List("tasks?detail=1&filter_keys=state&filter_predicates==&filter_values=FAILED");
+  REQUIRE(found.at("result").as_array().size() == 1);
+  const auto& task = found.at("result").at(0);
+  CHECK(task.at("error_type") == "TASK_CANCELLED");
+  CHECK(task.at("error_message") == "cancelled");
+  CHECK(task.at("creation_time_ms") == 1'000);
+  CHECK(task.at("start_time_ms") == 2'000);
+  CHECK(task.at("end_time_ms") == 3'500);
+  CHECK(task.at("worker_pid") == 99);
+}
+
 TEST_CASE("summaries count by function, class and call site") {
   const Fixture fixture;
   const auto cluster = [&](const std::string& kind) {
     return fixture.List(kind + "/summarize").at("result").at("node_id_to_summary").at("cluster");
   };
   const auto tasks = cluster("tasks");
-  CHECK(tasks.at("total_tasks") == 5);
+  CHECK(tasks.at("total_tasks") == 1'000'007);
+  CHECK(tasks.at("summary").at("work").at("state_counts").at("FINISHED") == 1'000'000);
+  CHECK(tasks.at("summary").at("work").at("state_counts").at("FAILED") == 2);
   CHECK(tasks.at("summary").at("work").at("state_counts").at("RUNNING") == 1);
   CHECK(tasks.at("summary").at("work").at("state_counts").at("PENDING_NODE_ASSIGNMENT") == 4);
   CHECK(cluster("actors").at("summary").at("Counter").at("state_counts").at("DEAD") == 1);

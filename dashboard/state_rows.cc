@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/resources.h"
 #include "base/text/json.h"
@@ -67,16 +68,45 @@ std::string_view ActorStateName(std::string_view state) {
 }
 
 std::string_view TaskStateName(std::string_view state) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kNames = {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kNames = {
       {{"WAITING_FOR_ARGUMENTS", "PENDING_ARGS_AVAIL"},
        {"WAITING_FOR_LEASE", "PENDING_NODE_ASSIGNMENT"},
        {"WAITING_FOR_ACTOR", "PENDING_ACTOR_TASK_ARGS_FETCH"},
-       {"PUSHED", "SUBMITTED_TO_WORKER"}}};
+       {"PUSHED", "SUBMITTED_TO_WORKER"},
+       {"CANCELLED", "FAILED"}}};
   for (const auto& [ours, theirs] : kNames) {
     if (state == ours) return theirs;
   }
   return state;
 }
+
+// The names of Ray's ErrorType.
+std::string_view TaskErrorName(std::string_view error) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"TaskFailed", "TASK_EXECUTION_EXCEPTION"},
+      {"TaskCancelled", "TASK_CANCELLED"},
+      {"WorkerCrashed", "WORKER_DIED"},
+      {"ActorDied", "ACTOR_DIED"},
+      {"ActorUnavailable", "ACTOR_UNAVAILABLE"},
+      {"ActorUnschedulable", "ACTOR_UNSCHEDULABLE_ERROR"},
+      {"TaskUnschedulable", "TASK_UNSCHEDULABLE_ERROR"},
+      {"ObjectLost", "OBJECT_LOST"},
+      {"OwnerDied", "OWNER_DIED"},
+      {"OutOfDisk", "OUT_OF_DISK_ERROR"},
+      {"OutOfMemory", "OUT_OF_MEMORY"},
+      {"EnvironmentFailed", "RUNTIME_ENV_SETUP_FAILED"},
+      {"GroupRemoved", "TASK_PLACEMENT_GROUP_REMOVED"},
+      {"ActorGroupRemoved", "ACTOR_PLACEMENT_GROUP_REMOVED"},
+      {"NodeDied", "NODE_DIED"},
+      {"RayletDied", "LOCAL_RAYLET_DIED"},
+      {"ReconstructionFailed", "OBJECT_UNRECONSTRUCTABLE"}};
+  for (const auto& [ours, theirs] : kNames) {
+    if (error == ours) return theirs;
+  }
+  return error;
+}
+
+Value Milliseconds(int64_t unix_ms) { return unix_ms == 0 ? Value{} : Value::Number(unix_ms); }
 
 std::string_view JobStateName(std::string_view state) {
   return state == "FINISHED" ? "SUCCEEDED" : state;
@@ -228,20 +258,28 @@ StateTable Tasks(const Answers& answers) {
                    {}};
   const auto pids = PidsOf(answers);
   for (const proto::TaskRow& row : answers.rows.tasks()) {
-    const bool of_actor = row.state() == "WAITING_FOR_ACTOR" || !row.actor_id().empty();
-    std::vector<Value> values = {Value::Text(row.task_id()),
-                                 Value::Number(row.attempt()),
-                                 Value::Text(row.name()),
-                                 Value::Text(TaskStateName(row.state())),
-                                 JobId(row.job()),
-                                 Value::TextOrNull(row.actor_id()),
-                                 Value::Text(of_actor ? "ACTOR_TASK" : "NORMAL_TASK"),
-                                 Value::Text(row.name()),
-                                 Value::Text(""),
-                                 NodeId(row.worker()),
-                                 WorkerId(row.worker()),
-                                 Pid(Look(pids, row.worker(), int32_t{0}))};
+    std::vector<Value> values = {
+        Value::Text(row.task_id()),
+        Value::Number(row.attempt()),
+        Value::Text(row.name()),
+        Value::Text(TaskStateName(row.state())),
+        JobId(row.job()),
+        Value::TextOrNull(row.actor_id()),
+        Value::Text(row.type()),
+        Value::Text(row.name()),
+        Value::Text(""),
+        NodeId(row.worker()),
+        WorkerId(row.worker()),
+        Pid(row.os_pid() != 0 ? row.os_pid() : Look(pids, row.worker(), int32_t{0})),
+        Value::TextOrNull(TaskErrorName(row.error_type()))};
     values.resize(table.columns.size());
+    const auto set = [&](std::string_view column, Value value) {
+      values[ColumnOf(table, column)] = std::move(value);
+    };
+    set("creation_time_ms", Milliseconds(row.created_unix_ms()));
+    set("start_time_ms", Milliseconds(row.begin_unix_ns() / kMillisecond));
+    set("end_time_ms", Milliseconds(row.end_unix_ns() / kMillisecond));
+    set("error_message", Value::TextOrNull(row.error()));
     table.rows.push_back(std::move(values));
   }
   return table;

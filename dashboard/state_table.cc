@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/check.h"
 #include "base/status_macros.h"
 #include "base/text/json.h"
 
@@ -110,6 +111,14 @@ Value Value::Number(int64_t number) {
   return {Kind::kNumber, std::to_string(number), JsonNumber(number)};
 }
 Value Value::Flag(bool flag) { return {Kind::kFlag, flag ? "true" : "false", JsonBool(flag)}; }
+
+size_t ColumnOf(const StateTable& table, std::string_view name) {
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    if (table.columns[c].name == name) return c;
+  }
+  SHEAF_CHECK(false, "the table has the column");
+  return 0;
+}
 
 absl::StatusOr<ListOptions> ParseListOptions(const http::Pairs& query) {
   ListOptions options;

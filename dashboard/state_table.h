@@ -39,6 +39,9 @@ struct StateTable {
   bool truncated = false;                // There are more rows than these.
 };
 
+// The index of a column that `table` has.
+size_t ColumnOf(const StateTable& table, std::string_view name);
+
 struct Filter {
   std::string key;
   bool equal = true;  // = or !=.

@@ -1,25 +1,17 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/summaries.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "absl/strings/numbers.h"
-#include "base/check.h"
 #include "base/text/json.h"
 
 namespace sheaf::dashboard {
 namespace {
 
 using Counts = std::map<std::string, uint64_t>;
-
-size_t ColumnOf(const StateTable& table, std::string_view name) {
-  for (size_t c = 0; c < table.columns.size(); ++c) {
-    if (table.columns[c].name == name) return c;
-  }
-  SHEAF_CHECK(false, "the table has the column");
-  return 0;
-}
 
 std::string CountsJson(const Counts& counts) {
   JsonObject object;
@@ -28,8 +20,8 @@ std::string CountsJson(const Counts& counts) {
 }
 
 // The envelope of a listing, around a summary of the cluster as a whole.
-std::string SummaryAnswer(const StateTable& table, const std::string& summary) {
-  const std::string rows = JsonNumber(uint64_t{table.rows.size()});
+std::string SummaryAnswer(size_t count, bool truncated, const std::string& summary) {
+  const std::string rows = JsonNumber(uint64_t{count});
   return DataAnswer(
       JsonObject()
           .Add("total", rows)
@@ -39,7 +31,7 @@ std::string SummaryAnswer(const StateTable& table, const std::string& summary) {
                              .Add("node_id_to_summary", JsonObject().Add("cluster", summary).Done())
                              .Done())
           .Add("partial_failure_warning", "\"\"")
-          .Add("warnings", table.truncated
+          .Add("warnings", truncated
                                ? R"(["Only the first rows were counted; the cluster has more."])"
                                : "null")
           .Done());
@@ -47,20 +39,29 @@ std::string SummaryAnswer(const StateTable& table, const std::string& summary) {
 
 }  // namespace
 
-std::string TaskSummary(const StateTable& table) {
+std::string TaskSummary(const proto::StateAnswer& answer) {
   struct Function {
     std::string type;
     Counts states;
   };
-  const size_t name = ColumnOf(table, "name"), state = ColumnOf(table, "state"),
-               type = ColumnOf(table, "type");
-  std::map<std::string, Function> functions;
-  uint64_t of_actors = 0;
-  for (const std::vector<Value>& row : table.rows) {
-    Function& function = functions[row[name].text];
-    function.type = row[type].text;
-    ++function.states[row[state].text];
-    of_actors += row[type].text == "ACTOR_TASK";
+  std::map<std::string, Function> functions;  // Those of all jobs: so does Ray.
+  std::map<std::string, uint64_t> totals;     // By type.
+  for (const proto::FunctionRow& row : answer.functions()) {
+    const std::string type = row.type();
+    Function& function = functions[row.name()];
+    function.type = type;
+    const auto count = [&](const char* state, uint64_t number) {
+      if (number == 0) return;
+      function.states[state] += number;
+      totals[type] += number;
+    };
+    count("PENDING_ARGS_AVAIL", row.waiting_for_arguments());
+    count(type == "ACTOR_TASK" ? "PENDING_ACTOR_TASK_ARGS_FETCH" : "PENDING_NODE_ASSIGNMENT",
+          row.waiting_for_place());
+    count("SUBMITTED_TO_WORKER", row.pushed() - std::min(row.pushed(), row.running()));
+    count("RUNNING", row.running());
+    count("FINISHED", row.finished());
+    count("FAILED", row.failed() + row.cancelled());
   }
   JsonObject summary;
   for (const auto& [key, function] : functions) {
@@ -70,13 +71,16 @@ std::string TaskSummary(const StateTable& table) {
                          .Add("state_counts", CountsJson(function.states))
                          .Done());
   }
-  return SummaryAnswer(table, JsonObject()
-                                  .Add("summary", summary.Done())
-                                  .Add("total_tasks", JsonNumber(table.rows.size() - of_actors))
-                                  .Add("total_actor_tasks", JsonNumber(of_actors))
-                                  .Add("total_actor_scheduled", "0")
-                                  .Add("summary_by", "\"func_name\"")
-                                  .Done());
+  uint64_t all = 0;
+  for (const auto& [type, number] : totals) all += number;
+  return SummaryAnswer(all, answer.truncated(),
+                       JsonObject()
+                           .Add("summary", summary.Done())
+                           .Add("total_tasks", JsonNumber(totals["NORMAL_TASK"]))
+                           .Add("total_actor_tasks", JsonNumber(totals["ACTOR_TASK"]))
+                           .Add("total_actor_scheduled", JsonNumber(totals["ACTOR_CREATION_TASK"]))
+                           .Add("summary_by", "\"func_name\"")
+                           .Done());
 }
 
 std::string ActorSummary(const StateTable& table) {
@@ -90,11 +94,12 @@ std::string ActorSummary(const StateTable& table) {
                          .Add("state_counts", CountsJson(states))
                          .Done());
   }
-  return SummaryAnswer(table, JsonObject()
-                                  .Add("summary", summary.Done())
-                                  .Add("total_actors", JsonNumber(uint64_t{table.rows.size()}))
-                                  .Add("summary_by", "\"class\"")
-                                  .Done());
+  return SummaryAnswer(table.rows.size(), table.truncated,
+                       JsonObject()
+                           .Add("summary", summary.Done())
+                           .Add("total_actors", JsonNumber(uint64_t{table.rows.size()}))
+                           .Add("summary_by", "\"class\"")
+                           .Done());
 }
 
 std::string ObjectSummary(const StateTable& table) {
@@ -136,13 +141,14 @@ std::string ObjectSummary(const StateTable& table) {
                          .Add("ref_type_counts", CountsJson(entry.references))
                          .Done());
   }
-  return SummaryAnswer(table, JsonObject()
-                                  .Add("summary", summary.Done())
-                                  .Add("total_objects", JsonNumber(uint64_t{table.rows.size()}))
-                                  .Add("total_size_mb", JsonNumber(total))
-                                  .Add("callsite_enabled", "false")
-                                  .Add("summary_by", "\"callsite\"")
-                                  .Done());
+  return SummaryAnswer(table.rows.size(), table.truncated,
+                       JsonObject()
+                           .Add("summary", summary.Done())
+                           .Add("total_objects", JsonNumber(uint64_t{table.rows.size()}))
+                           .Add("total_size_mb", JsonNumber(total))
+                           .Add("callsite_enabled", "false")
+                           .Add("summary_by", "\"callsite\"")
+                           .Done());
 }
 
 }  // namespace sheaf::dashboard

@@ -5,11 +5,12 @@
 #include <string>
 
 #include "dashboard/state_table.h"
+#include "proto/raylet.pb.h"
 
 namespace sheaf::dashboard {
 
-// The whole answer; of a table of tasks, by function.
-std::string TaskSummary(const StateTable& table);
+// The whole answer; of calls, by function, from an answer to FUNCTIONS.
+std::string TaskSummary(const proto::StateAnswer& answer);
 // Of actors, by class.
 std::string ActorSummary(const StateTable& table);
 // Of objects, by call site.

@@ -36,6 +36,7 @@
 #include "cli/node_connections.h"
 #include "cli/node_metrics.h"
 #include "cli/node_plan.h"
+#include "cli/run.h"
 #include "gcs/gcs_process.h"
 #include "metrics/http_endpoint.h"
 #include "raylet/host/machine.h"
@@ -251,6 +252,12 @@ class Node {
     options.spill_directory = session_->spill_directory();
     options.program_directory = session_->program_directory();
     options.session = session_->path();
+    const Package package = FindPackage();
+    if (!package.folder.empty()) {
+      if (!package.installed) options.entrypoints.package_parent = package.Parent();
+      options.entrypoints.alias_directory = package.Alias();
+    }
+    options.entrypoints.scratch_directory = session_->path() + "/entrypoints";
     options.worker_open_files = open_files;
     options.own_all_children = true;
     options.replaces = session_->ReadNode();

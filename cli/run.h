@@ -20,4 +20,16 @@ struct RunOptions {
 // command.
 int RunProgram(const RunOptions& options);
 
+// Where the Python package is, seen from this program.
+struct Package {
+  std::string folder;     // Holds __init__.py. Empty: there is none beside this program.
+  bool installed = true;  // Python finds it by itself.
+
+  std::string Parent() const;
+  // Holds a module `ray`, which Python finds before a real one.
+  std::string Alias() const;
+};
+
+Package FindPackage();
+
 }  // namespace sheaf::cli

@@ -20,6 +20,7 @@
 #include "raylet/cluster/fake_node_links.h"
 #include "raylet/objects/fake_block_source.h"
 #include "raylet/raylet.h"
+#include "raylet/workers/fake_entrypoint_launcher.h"
 #include "raylet/workers/fake_launcher.h"
 #include "raylet/workers/fake_switchboard.h"
 
@@ -76,7 +77,8 @@ class RayletNode {
                                                           .metrics = page_,
                                                           .blocks = blocks,
                                                           .loop = executor_,
-                                                          .copier = executor_});
+                                                          .copier = executor_,
+                                                          .entrypoints = entrypoints});
   }
 
   // --- Processes. ---
@@ -302,6 +304,7 @@ class RayletNode {
   RecordingTransport transport;
   FakeNodeLinks links;
   FakeBlockSource blocks;
+  FakeEntrypointLauncher entrypoints;
   FakeLauncher launcher;
   FakeSwitchboard switchboard;
   ProcessNumbers numbers{kNode};

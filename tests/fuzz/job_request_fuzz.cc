@@ -7,12 +7,11 @@
 using namespace sheaf;
 
 std::vector<std::string> fuzz::Seeds() {
-  return {R"({"entrypoint":"true","submission_id":"a","metadata":{"a":"b"}})",
-          R"({"entrypoint":"true","entrypoint_num_cpus":0.5,"entrypoint_resources":{"a":1}})",
-          R"({"entrypoint":"true","entrypoint_label_selector":{"a":"!in(b,c)"}})",
-          R"({"entrypoint":"true","runtime_env":{"env_vars":{"A":"1"},"pip":["a"]}})"
-}
-;
+  return {
+      R"json({"entrypoint":"true","submission_id":"a","metadata":{"a":"b"}})json",
+      R"json({"entrypoint":"true","entrypoint_resources":{"a":1},"entrypoint_num_cpus":0.5})json",
+      R"json({"entrypoint":"true","entrypoint_label_selector":{"a":"!in(b,c)"}})json",
+      R"json({"entrypoint":"true","runtime_env":{"env_vars":{"A":"1"},"pip":["a"]}})json"};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

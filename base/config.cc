@@ -92,13 +92,11 @@ class Reader {
   }
 
   const Environment& environment_;
-  std::vector<std::string> known_ = {kWorkerVariable,
-                                     kSocketVariable,
-                                     kTemplateVariable,
-                                     kJobVariable,
-                                     kRuntimeEnvironmentVariable,
-                                     kNcclVariable,
-                                     kCudaVariable};
+  std::vector<std::string> known_ = {
+      kWorkerVariable, kSocketVariable, kTemplateVariable, kJobVariable,
+      kRuntimeEnvironmentVariable, kNcclVariable, kCudaVariable,
+      // Of submitted commands: raylet/entrypoints/entrypoint_processes.cc.
+      "SHEAF_PYTHON", "SHEAF_SUBMISSION", "SHEAF_AS_RAY"};
   absl::Status status_;
 };
 

@@ -93,6 +93,7 @@ class Gcs {
     GcsProcessOptions options;
     options.gcs.address = flags_.address;
     options.gcs.least_term = flags_.least_term;
+    options.gcs.unix_ns_at_zero = UnixNow() - MonotonicNow();
     options.database = flags_.database;
     options.metrics = reinterpret_cast<metrics::Page*>(metrics_.data());
     options.tick_period = 0;  // By the node's pulses.

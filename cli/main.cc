@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/text/json.h"
 #include "base/version.h"
 #include "cli/cert.h"
 #include "cli/completion.h"
@@ -26,7 +26,7 @@
 #include "cli/status.h"
 #include "cli/stop.h"
 #include "cli/why.h"
-#include "shm/attach.h"
+#include "raylet/entrypoints/entrypoint_guard.h"
 
 namespace sheaf::cli {
 namespace {
@@ -402,13 +402,22 @@ class CommandLine {
     remove->footer(
         "\nJobs whose functions or packages are deleted fail where a worker needs them next.\n");
   }
-  void AddRun() {
-    CLI::App* command = Command("run", "Run a Python program that uses Sheaf", [this] {
-      run_program_.arguments = run_command_->remaining();
-      return RunProgram(run_program_);
+  // Becomes Python, with `first` and what follows the first word that is no option.
+  CLI::App* AddPython(const char* name, const char* help, std::vector<std::string> first) {
+    CLI::App* command = app_.add_subcommand(name, help);
+    command->callback([this, command, first = std::move(first)] {
+      run_program_.arguments = first;
+      for (const std::string& word : command->remaining()) run_program_.arguments.push_back(word);
+      run_ = [this] { return RunProgram(run_program_); };
     });
-    run_command_ = command;
-    command->prefix_command();  // What follows the first word that is no option is the program's.
+    command->prefix_command();
+    return command;
+  }
+  void AddRun() {
+    AddPython("job", "Submit, stop, delete or list jobs, or show their logs",
+              {"-m", "sheaf.job_cli"})
+        ->footer("\nExample: sheaf job submit --working-dir . -- python main.py\n");
+    CLI::App* command = AddPython("run", "Run a Python program that uses Sheaf", {});
     command->add_flag("--as-ray", run_program_.as_ray,
                       "Let `import ray` mean sheaf, in its workers and children too");
     AddTyped(command, "--python", run_program_.python, "PROGRAM",
@@ -425,7 +434,8 @@ class CommandLine {
         "          sheaf run --nproc 4 train_ddp.py\n");
   }
   void AddVersion() {
-    CLI::App* command = Command("version", "Print the version", [this] { return PrintVersion(); });
+    CLI::App* command =
+        Command("version", "Print the version", [this] { return RunVersion(query_.json); });
     AddJson(command, query_);
   }
   void AddCompletion() {
@@ -436,22 +446,6 @@ class CommandLine {
         ->required()
         ->check(CLI::IsMember({"bash", "zsh", "fish"}));
     command->footer("\nExample: source <(sheaf completion bash)\n");
-  }
-
-  int PrintVersion() const {
-    const std::string version(kSheafVersion);
-    // Too large for JSON numbers.
-    const std::string layout = absl::StrCat(absl::Hex(kShmLayoutHash, absl::kZeroPad16));
-    if (query_.json) {
-      std::printf("%s\n", JsonObject()
-                              .Add("version", JsonString(version))
-                              .Add("layout", JsonString(layout))
-                              .Done()
-                              .c_str());
-    } else {
-      std::printf("sheaf %s (layout %s)\n", version.c_str(), layout.c_str());
-    }
-    return kDone;
   }
 
   int PrintCompletion() {
@@ -489,7 +483,6 @@ class CommandLine {
   ListOptions list_;
   KvOptions kv_;
   WhyOptions why_;
-  CLI::App* run_command_ = nullptr;
   RunOptions run_program_;
   std::string shell_;
 };
@@ -497,4 +490,9 @@ class CommandLine {
 }  // namespace
 }  // namespace sheaf::cli
 
-int main(int argc, char** argv) { return sheaf::cli::CommandLine().Run(argc, argv); }
+int main(int argc, char** argv) {
+  // A word of it is a user's text, of any form.
+  if (argc > 1 && std::string_view(argv[1]) == "entrypoint-guard")
+    return sheaf::RunEntrypointGuard({argv + 2, argv + argc});
+  return sheaf::cli::CommandLine().Run(argc, argv);
+}

@@ -36,6 +36,7 @@
 #include "cli/node_connections.h"
 #include "cli/node_metrics.h"
 #include "cli/node_plan.h"
+#include "cli/run.h"
 #include "gcs/gcs_process.h"
 #include "metrics/http_endpoint.h"
 #include "metrics/own_page.h"
@@ -255,6 +256,7 @@ class Node {
     options.spill_directory = session_->spill_directory();
     options.program_directory = session_->program_directory();
     options.session = session_->path();
+    options.entrypoints = OptionsOfEntrypoints(session_->path());
     options.worker_open_files = open_files;
     options.own_all_children = true;
     options.replaces = session_->ReadNode();

@@ -18,19 +18,21 @@
 namespace sheaf::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::string VariableOr(const char* name, const std::string& otherwise) {
   const char* const value = getenv(name);
   return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
-// Where the package is, seen from this program: around it in a wheel (sheaf/bin/sheaf), beside it
-// in a build folder (cli/sheaf and python/sheaf). Empty: in neither place.
-struct Package {
-  std::string folder;     // Holds __init__.py.
-  bool installed = true;  // Python finds it by itself.
-};
+}  // namespace
+
+namespace fs = std::filesystem;
+
+std::string Package::Parent() const { return fs::path(folder).parent_path(); }
+
+std::string Package::Alias() const { return fs::path(folder) / "_ray" / "_alias"; }
+
+// Around this program in a wheel (sheaf/bin/sheaf), beside it in a build folder (cli/sheaf and
+// python/sheaf).
 Package FindPackage() {
   std::error_code error;
   const fs::path own = fs::canonical("/proc/self/exe", error).parent_path();
@@ -40,7 +42,16 @@ Package FindPackage() {
   return {};
 }
 
-}  // namespace
+EntrypointOptions OptionsOfEntrypoints(const std::string& session) {
+  EntrypointOptions options;
+  const Package package = FindPackage();
+  if (!package.folder.empty()) {
+    if (!package.installed) options.package_parent = package.Parent();
+    options.alias_directory = package.Alias();
+  }
+  options.scratch_directory = session + "/entrypoints";
+  return options;
+}
 
 int RunProgram(const RunOptions& options) {
   if (options.arguments.empty()) {
@@ -59,9 +70,8 @@ int RunProgram(const RunOptions& options) {
   const auto put_in_front = [&path](const std::string& folder) {
     path = path.empty() ? folder : folder + ":" + path;
   };
-  if (!package.installed) put_in_front(fs::path(package.folder).parent_path());
-  // Holds a module `ray`, which Python finds before a real one.
-  if (options.as_ray) put_in_front(fs::path(package.folder) / "_ray" / "_alias");
+  if (!package.installed) put_in_front(package.Parent());
+  if (options.as_ray) put_in_front(package.Alias());
   if (!path.empty()) SetVariable("PYTHONPATH", path);
 
   std::string python =

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "raylet/entrypoints/entrypoint_processes.h"
+
 namespace sheaf::cli {
 
 struct RunOptions {
@@ -19,5 +21,20 @@ struct RunOptions {
 // kUsage: there is no program. kFailed: Python cannot be run, or the package is not beside this
 // command.
 int RunProgram(const RunOptions& options);
+
+// Where the Python package is, seen from this program.
+struct Package {
+  std::string folder;     // Holds __init__.py. Empty: there is none beside this program.
+  bool installed = true;  // Python finds it by itself.
+
+  std::string Parent() const;
+  // Holds a module `ray`, which Python finds before a real one.
+  std::string Alias() const;
+};
+
+Package FindPackage();
+
+// For the commands of jobs that a node of that session runs: they find the package.
+EntrypointOptions OptionsOfEntrypoints(const std::string& session);
 
 }  // namespace sheaf::cli

@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
 #include "base/text/json.h"
+#include "base/version.h"
 #include "cli/list.h"
 #include "cli/table.h"
+#include "shm/attach.h"
 
 namespace sheaf::cli {
 namespace {
@@ -174,6 +176,22 @@ int RunMemory(const QueryOptions& options, uint32_t limit) {
     return kDone;
   }
   std::fputs(MemoryText(*answer, limit).c_str(), stdout);
+  return kDone;
+}
+
+int RunVersion(bool json) {
+  const std::string version(kSheafVersion);
+  // Too large for JSON numbers.
+  const std::string layout = absl::StrCat(absl::Hex(kShmLayoutHash, absl::kZeroPad16));
+  if (json) {
+    std::printf("%s\n", JsonObject()
+                            .Add("version", JsonString(version))
+                            .Add("layout", JsonString(layout))
+                            .Done()
+                            .c_str());
+  } else {
+    std::printf("sheaf %s (layout %s)\n", version.c_str(), layout.c_str());
+  }
   return kDone;
 }
 

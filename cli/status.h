@@ -20,4 +20,7 @@ std::string StatusJson(const proto::StateAnswer& answer);
 // summed.
 std::string MemoryText(const proto::StateAnswer& answer, uint32_t limit);
 
+// Prints the version, and the layout that processes of one node must share.
+int RunVersion(bool json);
+
 }  // namespace sheaf::cli

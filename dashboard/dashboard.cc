@@ -10,11 +10,12 @@
 namespace sheaf::dashboard {
 
 absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions options) {
-  std::unique_ptr<Dashboard> dashboard(new Dashboard(std::move(options.ask)));
+  std::unique_ptr<Dashboard> dashboard(new Dashboard(options));
   http::Router router;
   AddClusterRoutes(router, dashboard->asker_, options.session);
   AddLogRoutes(router, dashboard->asker_, dashboard->follower_, options.logs);
   AddStateRoutes(router, dashboard->asker_);
+  dashboard->jobs_.AddRoutes(router);
   options.server.login = true;
   SHEAF_ASSIGN_OR_RETURN(dashboard->server_,
                          http::Server::Start(std::move(options.server), std::move(router)));

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "dashboard/asker.h"
+#include "dashboard/job_server.h"
 #include "dashboard/log_follower.h"
 #include "dashboard/log_routes.h"
 #include "http/server.h"
@@ -30,10 +31,12 @@ class Dashboard {
   Nanos IdleFor() const { return server_->IdleFor(); }
 
  private:
-  explicit Dashboard(AskNode ask) : asker_(std::move(ask)) {}
+  explicit Dashboard(const DashboardOptions& options)
+      : asker_(options.ask), jobs_(asker_, options.ask, options.session) {}
 
   Asker asker_;
   LogFollower follower_;
+  JobServer jobs_;
   std::unique_ptr<http::Server> server_;  // Goes first: its handlers use the others.
 };
 

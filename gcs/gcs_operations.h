@@ -23,6 +23,60 @@ struct GcsOperation {
   bool raylet_only = false;  // Only in a raylet's own name.
 };
 
+constexpr GcsOperation SubmissionOperationOf(proto::GcsRequest::BodyCase body) {
+  using R = proto::GcsRequest;
+  switch (body) {
+    case R::kSubmitEntrypoint:
+      return {.name = "submit_entrypoint",
+              .table = GcsTable::kJob,
+              .keep_answer = true,
+              .durable_answer = true};
+    case R::kGetSubmission:
+      return {.name = "get_submission", .table = GcsTable::kJob};
+    case R::kListSubmissions:
+      return {.name = "list_submissions", .table = GcsTable::kJob};
+    case R::kStopSubmission:
+      return {.name = "stop_submission", .table = GcsTable::kJob, .keep_answer = true};
+    case R::kDeleteSubmission:
+      return {.name = "delete_submission", .table = GcsTable::kJob, .keep_answer = true};
+    case R::kEntrypointReport:
+      return {.name = "entrypoint_report",
+              .table = GcsTable::kJob,
+              .keep_answer = true,
+              .raylet_only = true};
+    default:
+      return {};
+  }
+}
+
+constexpr GcsOperation KeyValueOperationOf(proto::GcsRequest::BodyCase body) {
+  using R = proto::GcsRequest;
+  switch (body) {
+    case R::kKvPut:
+      return {.name = "kv_put",
+              .table = GcsTable::kKeyValue,
+              .keep_answer = true,
+              .durable_answer = true};
+    case R::kKvGet:
+      return {.name = "kv_get", .table = GcsTable::kKeyValue};
+    case R::kKvDelete:
+      return {.name = "kv_delete",
+              .table = GcsTable::kKeyValue,
+              .keep_answer = true,
+              .durable_answer = true};
+    case R::kKvKeys:
+      return {.name = "kv_keys", .table = GcsTable::kKeyValue};
+    case R::kKvExists:
+      return {.name = "kv_exists", .table = GcsTable::kKeyValue};
+    case R::kKvOwn:
+      return {.name = "kv_own", .table = GcsTable::kKeyValue, .keep_answer = true};
+    case R::kKvList:
+      return {.name = "kv_list", .table = GcsTable::kKeyValue};
+    default:
+      return {};
+  }
+}
+
 constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
   using R = proto::GcsRequest;
   switch (body) {
@@ -84,26 +138,21 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
               .raylet_only = true};
     case R::kRemoveGroup:
       return {.name = "remove_group", .table = GcsTable::kGroup, .keep_answer = true};
+    case R::kSubmitEntrypoint:
+    case R::kGetSubmission:
+    case R::kListSubmissions:
+    case R::kStopSubmission:
+    case R::kDeleteSubmission:
+    case R::kEntrypointReport:
+      return SubmissionOperationOf(body);
     case R::kKvPut:
-      return {.name = "kv_put",
-              .table = GcsTable::kKeyValue,
-              .keep_answer = true,
-              .durable_answer = true};
     case R::kKvGet:
-      return {.name = "kv_get", .table = GcsTable::kKeyValue};
     case R::kKvDelete:
-      return {.name = "kv_delete",
-              .table = GcsTable::kKeyValue,
-              .keep_answer = true,
-              .durable_answer = true};
     case R::kKvKeys:
-      return {.name = "kv_keys", .table = GcsTable::kKeyValue};
     case R::kKvExists:
-      return {.name = "kv_exists", .table = GcsTable::kKeyValue};
     case R::kKvOwn:
-      return {.name = "kv_own", .table = GcsTable::kKeyValue, .keep_answer = true};
     case R::kKvList:
-      return {.name = "kv_list", .table = GcsTable::kKeyValue};
+      return KeyValueOperationOf(body);
     case R::kSubscribe:
       return {.name = "subscribe", .table = GcsTable::kSubscription};
     case R::kUnsubscribe:

@@ -21,7 +21,8 @@ struct GcsOptions {
   // wall clock, in milliseconds, a database that was brought back from a backup has a later term
   // than those that the cluster has seen since.
   uint64_t least_term = 0;
-  std::string address = {};  // Of the node that hosts the GCS; empty: a cluster of one.
+  int64_t unix_ns_at_zero = 0;  // Wall time when the monotonic clock was 0; only a label.
+  std::string address = {};     // Of the node that hosts the GCS; empty: a cluster of one.
   Nanos heartbeat_period = 250 * kMillisecond;
   Nanos suspect_after = kSecond;
   Nanos dead_after = 5 * kSecond;
@@ -30,6 +31,7 @@ struct GcsOptions {
   Nanos repeat_after = kSecond;  // Orders to raylets that nobody has answered are given again.
   // Of each kind: dead nodes, ended jobs, dead actors, for listings and late questions.
   size_t max_remembered = 1000;
+  size_t max_ended_submissions = 10'000;
   // Users' keys, functions and packages, all together: they are in memory.
   uint64_t max_key_value_bytes = uint64_t{1} << 30;
 };

@@ -42,6 +42,7 @@ GcsService::GcsService(GcsOptions options, const Clock& clock, Storage& storage,
       placement_(nodes_.table(), groups_.table(), random_),
       actors_(context_, nodes_.table(), jobs_.table(), placement_,
               [this](JobNumber job) { ReleaseKeys(job); }),
+      submissions_(context_, nodes_.table(), placement_),
       key_values_(context_, [this](JobNumber job) { return NeedsKeys(job); }) {}
 
 absl::Status GcsService::Start() {
@@ -71,6 +72,9 @@ absl::Status GcsService::Start() {
             break;
           case Table::kKeyOwners:
             key_values_.LoadOwner(key);
+            break;
+          case Table::kSubmissions:
+            submissions_.Load(value);
             break;
           case Table::kAnswers:
             pipeline_.Load(key, value);
@@ -218,8 +222,10 @@ void GcsService::Dispatch(CallPtr call, const proto::GcsRequest& request) {
       return pipeline_.Answer(call, std::move(reply));
     }
     default:
-      return request.body_case() < R::kKvPut ? DispatchActorOrGroup(std::move(call), request)
-                                             : DispatchKeyValue(std::move(call), request);
+      if (request.body_case() >= R::kKvPut) return DispatchKeyValue(std::move(call), request);
+      if (request.body_case() >= R::kSubmitEntrypoint)
+        return DispatchSubmission(std::move(call), request);
+      return DispatchActorOrGroup(std::move(call), request);
   }
 }
 
@@ -250,6 +256,27 @@ void GcsService::DispatchActorOrGroup(CallPtr call, const proto::GcsRequest& req
       return groups_.OnReport(std::move(call), node, request.group_report());
     case R::kRemoveGroup:
       return groups_.Remove(std::move(call), request.remove_group());
+    default:
+      return;  // OperationOf knows no others.
+  }
+}
+
+void GcsService::DispatchSubmission(CallPtr call, const proto::GcsRequest& request) {
+  using R = proto::GcsRequest;
+  const NodeNumber node = call->from.node;
+  switch (request.body_case()) {
+    case R::kSubmitEntrypoint:
+      return submissions_.Submit(std::move(call), request.submit_entrypoint());
+    case R::kGetSubmission:
+      return submissions_.Get(call, request.get_submission());
+    case R::kListSubmissions:
+      return submissions_.List(call, request.list_submissions());
+    case R::kStopSubmission:
+      return submissions_.Stop(std::move(call), request.stop_submission());
+    case R::kDeleteSubmission:
+      return submissions_.Delete(std::move(call), request.delete_submission());
+    case R::kEntrypointReport:
+      return submissions_.OnReport(std::move(call), node, request.entrypoint_report());
     default:
       return;  // OperationOf knows no others.
   }
@@ -335,6 +362,7 @@ void GcsService::OnNodeReport(const CallPtr& call, const proto::NodeReport& repo
     actors_.OnReport(nullptr, node, actor);
   actors_.OnRows(node, report.rows());
   groups_.OnAttached(node, report.attached_groups());
+  submissions_.OnNodeReport(node, report.entrypoints());
   for (const proto::GroupReport& group : report.groups()) groups_.OnReport(nullptr, node, group);
   // What ended while no GCS listened.
   std::set<ProcessId> living;
@@ -358,6 +386,7 @@ void GcsService::CheckRecovered() {
   jobs_.EndWhere([this](ProcessId driver) { return !nodes_.table().IsMember(driver.node); });
   actors_.Activate();
   groups_.Activate();
+  submissions_.Activate();
   for (const JobNumber job : key_values_.table().Owners()) ReleaseKeys(job);
   for (auto& [from, request] : std::exchange(deferred_, {})) Handle(from, std::move(request));
 }
@@ -375,6 +404,7 @@ void GcsService::OnNodeDead(NodeNumber node) {
   jobs_.EndWhere([node](ProcessId driver) { return driver.node == node; });
   actors_.OnNodeDead(node);
   groups_.OnNodeDead(node);
+  submissions_.OnNodeDead(node);
   publisher_.ForgetNode(node);
   pipeline_.ForgetNode(node);
   CheckRecovered();
@@ -405,6 +435,7 @@ void GcsService::Tick() {
   jobs_.Tick();
   actors_.Tick();
   groups_.Tick();
+  submissions_.Tick();
   pipeline_.Tick();
   if (clock_.Now() < next_sweep_) return;
   next_sweep_ = Deadline(clock_.Now(), kSweepPeriod);

@@ -31,6 +31,7 @@
 #include "gcs/placement_groups/placement_group_service.h"
 #include "gcs/publisher.h"
 #include "gcs/storage/storage.h"
+#include "gcs/submissions/submission_service.h"
 
 namespace sheaf {
 
@@ -98,6 +99,7 @@ class GcsService {
   bool IsAllowed(const Call& call, Body body);
   void Dispatch(CallPtr call, const proto::GcsRequest& request);
   void DispatchActorOrGroup(CallPtr call, const proto::GcsRequest& request);
+  void DispatchSubmission(CallPtr call, const proto::GcsRequest& request);
   void DispatchKeyValue(CallPtr call, const proto::GcsRequest& request);
   void Subscribe(const CallPtr& call, const proto::Subscribe& request);
   void OnNodeReport(const CallPtr& call, const proto::NodeReport& report);
@@ -123,6 +125,7 @@ class GcsService {
   PlacementGroupService groups_;
   ActorPlacement placement_;
   ActorService actors_;
+  SubmissionService submissions_;
   KeyValueService key_values_;
 
   bool serving_ = false;  // The term is durable.

@@ -118,6 +118,8 @@ void JobService::End(CallPtr call, JobNumber job, JobEvent event) {
         if (!next) return {};
         proto::JobInfo info = *known;
         info.set_state(*next);
+        info.set_end_time_unix_s((context_.options.unix_ns_at_zero + context_.clock.Now()) /
+                                 kSecond);
         Outcome outcome;
         outcome.writes = {{Table::kJobs, RowKey(job), info.SerializeAsString()}};
         outcome.vital = true;

@@ -5,11 +5,14 @@ it."""
 import os
 import sys
 
+# What becomes Python, or a node that prepares the environments of jobs with it.
+_WITH_PYTHON = ("run", "job", "start", "node")
+
 
 def main() -> None:
     """Becomes the program `sheaf` of the package."""
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sheaf", "bin", "sheaf")
-    if sys.argv[1:2] == ["run"]:
+    if sys.argv[1:2] and sys.argv[1] in _WITH_PYTHON:
         os.environ.setdefault("SHEAF_PYTHON", sys.executable)
     try:
         os.execv(program, ["sheaf", *sys.argv[1:]])

@@ -279,6 +279,7 @@ void Raylet::Shutdown(const std::string& reason) {
     SendMessage(deps_.transport.To(process), FrameKind::kShutdown, message);
   }
   jobs_.Close(reason);
+  entrypoints_.StopAll();
   Settle();
 }
 

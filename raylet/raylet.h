@@ -29,6 +29,7 @@
 #include "raylet/death_register.h"
 #include "raylet/ended_processes.h"
 #include "raylet/jobs/detached_actors.h"
+#include "raylet/jobs/entrypoints.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/jobs/lease_broker.h"
 #include "raylet/jobs/placement_group_coordinator.h"
@@ -76,6 +77,12 @@ class Raylet final : private ClusterMembership::Node {
   // The attach socket of `process` is at its end: no forked child of it can hold a view of the
   // arena any more.
   void OnSocketClosed(ProcessId process);
+  // What has become of a submitted command.
+  void OnEntrypointRunning(const std::string& submission_id,
+                           const proto::EntrypointReport::Running& running) {
+    entrypoints_.OnRunning(submission_id, running);
+  }
+  void OnEntrypointEnded(const std::string& submission_id, proto::EntrypointReport::Ended ended);
   // After a batch of frames.
   void EndTurn();
   // At least each 100 ms. NextTick says when it would be of use (kForever: not before the next 100
@@ -88,7 +95,8 @@ class Raylet final : private ClusterMembership::Node {
   // Takes no new work; workers, drivers and their descendants are told to end. For an orderly stop
   // of the node.
   void Shutdown(const std::string& reason);
-  bool idle() const { return processes_.empty(); }  // Nobody is attached.
+  // Nobody is attached, and no submitted command runs.
+  bool idle() const { return processes_.empty() && entrypoints_.empty(); }
   // Tells the GCS that this node is over, after Shutdown; from then on it says no more of itself.
   void Leave() { cluster_.Leave(); }
   bool has_left() const { return cluster_.has_left(); }  // The GCS has recorded it.
@@ -126,6 +134,7 @@ class Raylet final : private ClusterMembership::Node {
   void OnDraining() override;
   void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
   void FillReport(proto::NodeReport* report) const override;
+  bool HasEntrypoints() const override { return !entrypoints_.empty(); }
   void OnNodeLease(Nanos until, Nanos length) override { detached_.OnNodeLease(until, length); }
   void OnFenced() override { Shutdown("the GCS declared this node dead"); }
 
@@ -181,6 +190,14 @@ class Raylet final : private ClusterMembership::Node {
                             .end_lease = [this](LeaseNumber lease) {
                               leases_.End(lease, ErrorKind::kOwnerDied,
                                           "its actor is not wanted any more");
+                            }}};
+  Entrypoints entrypoints_{{.gcs = cluster_.gcs(),
+                            .launcher = deps_.entrypoints,
+                            .ledger = ledger_,
+                            .view = view_,
+                            .on_room = [this] {
+                              groups_.OnRoom();
+                              queue_.OnRoom(Now());
                             }}};
   NodeObjects objects_{
       {.node = options_.node,

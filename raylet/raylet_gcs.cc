@@ -1,5 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What the GCS says, and what it is told of this node.
+#include <utility>
+
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -22,15 +24,28 @@ void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
     case proto::GcsEvent::kDropGroup:
       groups_.OnDrop(event.drop_group());
       return;
+    case proto::GcsEvent::kStartEntrypoint:
+      entrypoints_.OnStart(event.start_entrypoint());
+      return;
+    case proto::GcsEvent::kStopEntrypoint:
+      entrypoints_.OnStop(event.stop_entrypoint());
+      return;
     default:
       return;
   }
+}
+
+void Raylet::OnEntrypointEnded(const std::string& submission_id,
+                               proto::EntrypointReport::Ended ended) {
+  entrypoints_.OnEnded(submission_id, std::move(ended));
+  Settle();
 }
 
 void Raylet::FillReport(proto::NodeReport* report) const {
   ledger_.available().ToMap(*report->mutable_available()->mutable_amounts());
   detached_.FillReport(report);
   groups_.FillReport(report);
+  entrypoints_.FillReport(report);
   for (const auto& [process, entry] : processes_) report->add_processes(process.packed());
 }
 

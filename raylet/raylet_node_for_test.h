@@ -21,6 +21,7 @@
 #include "raylet/objects/fake_block_source.h"
 #include "raylet/queries/fake_task_events.h"
 #include "raylet/raylet.h"
+#include "raylet/workers/fake_entrypoint_launcher.h"
 #include "raylet/workers/fake_launcher.h"
 #include "raylet/workers/fake_switchboard.h"
 
@@ -78,6 +79,7 @@ class RayletNode {
                                                           .blocks = blocks,
                                                           .loop = executor_,
                                                           .copier = executor_,
+                                                          .entrypoints = entrypoints,
                                                           .task_events = &events});
   }
 
@@ -305,6 +307,7 @@ class RayletNode {
   FakeNodeLinks links;
   FakeBlockSource blocks;
   FakeTaskEvents events;
+  FakeEntrypointLauncher entrypoints;
   FakeLauncher launcher;
   FakeSwitchboard switchboard;
   ProcessNumbers numbers{kNode};

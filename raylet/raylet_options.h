@@ -17,6 +17,7 @@
 #include "raylet/objects/block_source.h"
 #include "raylet/objects/store_events.h"
 #include "raylet/scheduling/lease_queue.h"
+#include "raylet/workers/entrypoint_launcher.h"
 #include "raylet/workers/launcher.h"
 #include "raylet/workers/worker_pool.h"
 
@@ -60,9 +61,10 @@ struct RayletDeps {
   Random& random;
   ProcessNumbers& numbers;
   metrics::Page& metrics;
-  BlockSource& blocks;                // Pieces of objects of other nodes.
-  Executor& loop;                     // Runs on the thread that calls the raylet.
-  Executor& copier;                   // Large copies and checksums.
+  BlockSource& blocks;  // Pieces of objects of other nodes.
+  Executor& loop;       // Runs on the thread that calls the raylet.
+  Executor& copier;     // Large copies and checksums.
+  EntrypointLauncher& entrypoints;
   TaskEvents* task_events = nullptr;  // nullptr: nothing is remembered of ended calls.
 };
 

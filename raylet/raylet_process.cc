@@ -35,7 +35,6 @@
 namespace sheaf {
 namespace {
 
-constexpr Nanos kResendRegistration = 500 * kMillisecond;
 constexpr Nanos kLeaveTime = 500 * kMillisecond;
 // For one driver: one that does not read loses lines, not the node's memory.
 constexpr size_t kMaxQueuedLogBytes = 4 << 20;
@@ -44,11 +43,6 @@ constexpr size_t kMaxQueuedLogBytes = 4 << 20;
 ProcessId RandomName() {
   SeededRandom random(EntropySeed());
   return {0, static_cast<uint32_t>(random.Next()) | 1u << 31};
-}
-
-std::string RandomNonce(Random& random) {
-  const uint64_t words[2] = {random.Next(), random.Next()};
-  return std::string(reinterpret_cast<const char*>(words), sizeof(words));
 }
 
 }  // namespace
@@ -80,9 +74,9 @@ class RayletProcess::Node final : public FrameHandler {
       blocks_ = std::make_unique<NoBlocks>();
     }
     SHEAF_RETURN_IF_ERROR(MakeProcesses());
-    RayletDeps deps{clock_,   *transport_,   *options_.links, *launcher_,        *attach_,
-                    *store_,  store_events_, random_,         numbers_,          own_page_.page(),
-                    *blocks_, *loop_,        *object_bytes_,  task_events_.get()};
+    RayletDeps deps{clock_,   *transport_,   *options_.links, *launcher_,    *attach_,
+                    *store_,  store_events_, random_,         numbers_,      own_page_.page(),
+                    *blocks_, *loop_,        *object_bytes_,  *entrypoints_, task_events_.get()};
     RayletOptions raylet = options_.raylet;
     raylet.node = node_;
     raylet_ = std::make_unique<Raylet>(std::move(raylet), deps);
@@ -102,6 +96,7 @@ class RayletProcess::Node final : public FrameHandler {
       WaitUntilIdle(grace);
     }
     if (program_store_ != nullptr) program_store_->Stop();
+    if (entrypoints_ != nullptr) entrypoints_->Stop();
     if (launcher_ != nullptr) launcher_->Stop();  // Kills and waits; posts the last deaths.
     if (raylet_ != nullptr && options_.leaves_at_stop) Leave();
     if (observer_ != nullptr) observer_->Stop();
@@ -195,6 +190,7 @@ class RayletProcess::Node final : public FrameHandler {
                                                               if (options_.log_to_driver)
                                                                 Forward(std::move(batch));
                                                             }));
+    MakeEntrypoints();
     SHEAF_ASSIGN_OR_RETURN(
         launcher_, ProcessLauncher::Make(LaunchOptions(), LaunchEvents(), LaunchPrograms()));
     program_server_ = std::make_unique<ProgramServer>(
@@ -227,8 +223,28 @@ class RayletProcess::Node final : public FrameHandler {
     options.environment_bytes = options_.environment_bytes;
     options.variables = OfNode(options_.variables);
     options.own_all_children = options_.own_all_children;
-    options.is_spared = options_.is_spared;
+    options.is_spared = [this](pid_t pid) {
+      return entrypoints_->Owns(pid) || (options_.is_spared && options_.is_spared(pid));
+    };
     return options;
+  }
+
+  void MakeEntrypoints() {
+    EntrypointOptions options = options_.entrypoints;
+    options.log_directory = options_.log_directory;
+    options.session = options_.raylet.session_dir;
+    options.variables = options_.variables;
+    options.unix_ns_at_zero = options_.raylet.unix_ns_at_zero;
+    EntrypointEvents events;
+    events.on_running = [this](const std::string& id,
+                               const proto::EntrypointReport::Running& running) {
+      loop_->Post([this, id, running] { raylet_->OnEntrypointRunning(id, running); });
+    };
+    events.on_ended = [this](const std::string& id, const proto::EntrypointReport::Ended& ended) {
+      loop_->Post([this, id, ended] { raylet_->OnEntrypointEnded(id, ended); });
+    };
+    events.kernel_oom_kills = [] { return KernelOomKills(); };
+    entrypoints_ = std::make_unique<EntrypointProcesses>(std::move(options), std::move(events));
   }
 
   LauncherPrograms LaunchPrograms() {
@@ -369,6 +385,7 @@ class RayletProcess::Node final : public FrameHandler {
   std::unique_ptr<WorkerObserver> observer_;
   std::unique_ptr<BlockSource> blocks_;
   std::unique_ptr<ProgramStore> program_store_;
+  std::unique_ptr<EntrypointProcesses> entrypoints_;
   std::unique_ptr<ProcessLauncher> launcher_;
   std::unique_ptr<ProgramServer> program_server_;
   std::unique_ptr<AttachServer> attach_;
@@ -380,48 +397,6 @@ class RayletProcess::Node final : public FrameHandler {
 RayletProcess::RayletProcess(RayletProcessOptions options)
     : options_(std::move(options)), nameless_(RandomName()) {}
 RayletProcess::~RayletProcess() { Stop("the node ends", 0); }
-
-absl::Status RayletProcess::Register() {
-  SeededRandom random(EntropySeed());
-  const RayletOptions& node = options_.raylet;
-  proto::GcsRequest request;
-  request.set_client(nameless_.packed());
-  request.set_sequence(1);
-  proto::RegisterNode& body = *request.mutable_register_node();
-  body.set_nonce(RandomNonce(random));
-  body.set_version(node.version);
-  body.set_address(node.address);
-  body.set_host_name(node.host_name);
-  body.set_metrics_url(node.metrics_url);
-  body.set_replaces(options_.replaces);
-  node.totals.ToMap(*body.mutable_total()->mutable_amounts());
-  for (const auto& [key, value] : node.labels) (*body.mutable_labels())[key] = value;
-  body.set_start_time_unix_s((node.unix_ns_at_zero + MonotonicNow()) / kSecond);
-
-  const Nanos deadline = Deadline(MonotonicNow(), options_.register_timeout);
-  MutexLock lock(mutex_);
-  while (!registration_) {
-    if (!refused_.ok()) return refused_;
-    if (MonotonicNow() >= deadline) return absl::DeadlineExceededError("the GCS does not answer");
-    lock.Unlock();
-    options_.to_gcs(nameless_, FrameKind::kGcsRequest, request.SerializeAsString());
-    lock.Lock();
-    registered_or_live_.WaitFor(
-        mutex_, kResendRegistration,
-        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return registration_ || !refused_.ok(); });
-  }
-  const proto::GcsReply& reply = *registration_;
-  if (reply.error() != 0 || reply.node_registered().node() == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the GCS refuses this node: ", reply.message()));
-  }
-  node_ = reply.node_registered().node();
-  options_.on_registered(node_);
-  options_.raylet.gcs_term = reply.node_registered().term();
-  options_.raylet.heartbeat_period =
-      std::max<Nanos>(reply.node_registered().heartbeat_period_ns(), kMillisecond);
-  return absl::OkStatus();
-}
 
 absl::Status RayletProcess::Start() {
   SHEAF_RETURN_IF_ERROR(Register());

@@ -28,6 +28,7 @@
 #include "metrics/page.h"
 #include "proto/gcs.pb.h"
 #include "raylet/cluster/node_links.h"
+#include "raylet/entrypoints/entrypoint_processes.h"
 #include "raylet/host/memory_watch.h"
 #include "raylet/raylet.h"
 #include "rpc/links.h"
@@ -40,7 +41,9 @@ struct RayletProcessOptions {
   std::string log_directory;
   std::string spill_directory;
   std::string program_directory;  // Made when it is needed.
-  std::string session;            // Names this run of the node among all of this machine.
+  // Of submitted commands: where the Python package is. The rest is this node's.
+  EntrypointOptions entrypoints;
+  std::string session;       // Names this run of the node among all of this machine.
   NodeNumber replaces = 0;   // The node that had this session before and is proven dead; 0: none.
   uint64_t store_bytes = 0;  // Capacity of the arena; 0: 30 % of what is there.
   MemoryWatchOptions memory_watch;

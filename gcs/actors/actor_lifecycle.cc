@@ -111,9 +111,9 @@ void ActorLifecycle::OnReport(CallPtr call, NodeNumber node,
   }
   entry->unaccounted = false;
   if (died) {
-    placement_.OnGone(*id, node);
+    placement_.OnGone(id->Binary(), node);
   } else {
-    placement_.OnReported(*id, node);
+    placement_.OnReported(id->Binary(), node);
   }
   if (is_later && died) {
     entry->next_order = Deadline(context_.clock.Now(), context_.options.repeat_after);
@@ -131,7 +131,8 @@ void ActorLifecycle::OnReport(CallPtr call, NodeNumber node,
 // The report is of an incarnation that is not, or no more, the actor's.
 void ActorLifecycle::EndStale(const ActorId& id, ActorEntry* entry, NodeNumber node,
                               const proto::ActorStateReport& report) {
-  if (entry == nullptr || !entry->is_alive() || entry->asked != node) placement_.OnGone(id, node);
+  if (entry == nullptr || !entry->is_alive() || entry->asked != node)
+    placement_.OnGone(id.Binary(), node);
   if (report.state_case() == proto::ActorStateReport::kDied) return;
   if (entry != nullptr) {
     EndIncarnation(node, id, *entry, report.incarnation());
@@ -359,7 +360,7 @@ bool ActorLifecycle::FindNode(const ActorId& id, ActorEntry& entry) {
       placement_.Choose(entry.record.lease(), id.maker().node, std::exchange(entry.avoid, 0));
   if (choice.node != 0) {
     entry.asked = choice.node;
-    placement_.OnOrdered(id, entry.record.lease(), choice.node);
+    placement_.OnOrdered(id.Binary(), entry.record.lease(), choice.node);
     return true;
   }
   if (choice.never) {

@@ -58,7 +58,7 @@ ActorPlacement::Choice ActorPlacement::Choose(const proto::LeaseSpec& lease, Nod
   switch (placement.kind) {
     case Placement::Kind::kNode:
       if (spec.strategy.kind == StrategyKind::kSpread) last_spread_ = placement.node;
-      return {.node = placement.node};
+      return {.node = placement.node, .has_room = true};
     case Placement::Kind::kWait: {
       const NodeNumber node = placement.node != 0 ? placement.node : NextThatCouldHold(spec, avoid);
       if (node != 0) return {.node = node};
@@ -145,7 +145,8 @@ NodeNumber ActorPlacement::NextThatCouldHold(const LeaseSpec& spec, NodeNumber a
   return last_queued_ = next;
 }
 
-void ActorPlacement::OnOrdered(const ActorId& id, const proto::LeaseSpec& lease, NodeNumber node) {
+void ActorPlacement::OnOrdered(const std::string& id, const proto::LeaseSpec& lease,
+                               NodeNumber node) {
   const absl::StatusOr<LeaseSpec> spec = ParseLeaseSpec(lease);
   if (!spec.ok() || spec->running.empty() ||
       spec->strategy.kind == StrategyKind::kPlacementGroup)  // Its bundle is taken already.
@@ -154,13 +155,13 @@ void ActorPlacement::OnOrdered(const ActorId& id, const proto::LeaseSpec& lease,
   changed_.insert(node);
 }
 
-void ActorPlacement::OnReported(const ActorId& id, NodeNumber node) {
+void ActorPlacement::OnReported(const std::string& id, NodeNumber node) {
   const auto at = ordered_.find(node);
   if (at == ordered_.end()) return;
   if (const auto one = at->second.find(id); one != at->second.end()) one->second.reported = true;
 }
 
-void ActorPlacement::OnGone(const ActorId& id, NodeNumber node) {
+void ActorPlacement::OnGone(const std::string& id, NodeNumber node) {
   const auto at = ordered_.find(node);
   if (at == ordered_.end() || at->second.erase(id) == 0) return;
   if (at->second.empty()) ordered_.erase(at);

@@ -27,6 +27,7 @@ class ActorPlacement {
 
   struct Choice {
     NodeNumber node = 0;      // 0: none now.
+    bool has_room = false;    // Now, as far as is known; else it queues there.
     bool never = false;       // Nor ever: what it is bound to is gone.
     std::string reason = {};  // Without a node: why.
   };
@@ -37,11 +38,11 @@ class ActorPlacement {
   // Whether it is for a group of which only a raylet can say whether it is there.
   bool OnlyRayletKnowsGroup(const proto::LeaseSpec& lease) const;
 
-  // `id` was ordered from `node`: what it will hold counts as taken there, until a heartbeat that
+  // `id`, an actor's in binary or any other name, was ordered from `node`: what it will hold counts as taken there, until a heartbeat that
   // follows the node's report of it says what is free.
-  void OnOrdered(const ActorId& id, const proto::LeaseSpec& lease, NodeNumber node);
-  void OnReported(const ActorId& id, NodeNumber node);
-  void OnGone(const ActorId& id, NodeNumber node);  // It will not start there, or ended.
+  void OnOrdered(const std::string& id, const proto::LeaseSpec& lease, NodeNumber node);
+  void OnReported(const std::string& id, NodeNumber node);
+  void OnGone(const std::string& id, NodeNumber node);  // It will not start there, or ended.
   void OnHeartbeat(NodeNumber node);
   void OnNodeDead(NodeNumber node) { ordered_.erase(node); }
 
@@ -59,7 +60,7 @@ class ActorPlacement {
   Random& random_;
   ClusterView view_;
   std::set<NodeNumber> changed_;  // To be read anew before the next choice.
-  std::map<NodeNumber, std::map<ActorId, Ordered>> ordered_;
+  std::map<NodeNumber, std::map<std::string, Ordered>> ordered_;
   NodeNumber last_spread_ = 0;
   NodeNumber last_queued_ = 0;
 };

@@ -23,6 +23,7 @@ enum class Table : uint8_t {  // The numbers are on disk: never change or re-use
   kKeyValues = 7,
   kAnswers = 8,  // First answers to commands, until their clients confirm them.
   kKeyOwners = 9,
+  kSubmissions = 10,
 };
 
 // Puts a row, or deletes it when there is no value (no error if it was not there).

@@ -78,6 +78,7 @@ struct Joining {
   std::string entrypoint;
   std::map<std::string, std::string> environment;
   bool log_to_driver;
+  std::string metadata;  // proto::JobStart's.
 };
 
 absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
@@ -111,6 +112,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
   options.job.set_default_environment(environment);
   for (const std::string& argument : joining.argv) options.job.add_argv(argument);
   options.job.set_entrypoint(joining.entrypoint);
+  options.job.set_metadata(joining.metadata);
   options.interrupted = DriverInterrupted;
   SessionDirectory() = std::filesystem::path(options.socket_path).parent_path().string();
   if (joining.log_to_driver && settings.log_to_driver) options.on_log_lines = PrintLines;
@@ -136,7 +138,8 @@ std::optional<std::string> Init(const nb::dict& options) {
                         nb::cast<std::vector<std::string>>(options["argv"]),
                         text("entrypoint"),
                         nb::cast<std::map<std::string, std::string>>(options["environment"]),
-                        nb::cast<bool>(options["log_to_driver"])};
+                        nb::cast<bool>(options["log_to_driver"]),
+                        text("metadata")};
   const std::string environment = EnvironmentBytes(joining.environment);
   absl::StatusOr<Settings> settings = LoadSettings();
   if (!settings.ok()) throw nb::value_error(TextOf(settings.status().message()).c_str());

@@ -10,13 +10,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from typing import Any
 
 import sheaf
 from sheaf._internal import absent
-from sheaf.lifecycle import CLUSTER_VARIABLE, _executable, flag_of
+from sheaf.lifecycle import CLUSTER_VARIABLE, executable, flag_of
 
 _START_S = 30
 _FLAGS = {
@@ -198,6 +199,7 @@ class Cluster:
                 )
         # Its directory, which goes with it, may lie in memory.
         environment["SHEAF_STATE_IN_MEMORY"] = "1"
+        environment.setdefault("SHEAF_PYTHON", sys.executable)  # Prepares environments of jobs.
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_START_S
         )
@@ -333,7 +335,7 @@ def _end_with_this_process(directory: str) -> subprocess.Popen[bytes]:
 
 
 def _program() -> str:
-    program = os.environ.get("SHEAF_EXECUTABLE") or _executable() or shutil.which("sheaf")
+    program = os.environ.get("SHEAF_EXECUTABLE") or executable() or shutil.which("sheaf")
     if not program:
         raise FileNotFoundError(
             "the program sheaf is neither in this package nor in PATH; set SHEAF_EXECUTABLE to it"

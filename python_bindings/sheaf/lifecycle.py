@@ -9,6 +9,7 @@ import sys
 from _collections_abc import Mapping  # collections.abc brings more modules.
 
 from sheaf import _core, _version, cluster, ids, options
+from sheaf._internal.program import executable
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ _IGNORED = {
     "log_to_driver_dedup",
 }
 CLUSTER_VARIABLE = "SHEAF_CLUSTER"  # The head of a Cluster, for init("auto") beside it.
+_SUBMISSION = (
+    "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Of a submitted command: its environment, its metadata.
+)
 _LONGEST_FLAG = 100_000  # Bytes: the kernel takes no argument of a program of more than 128 KiB.
 _PRELOADED = {  # What workers import ahead of their forks, if the driver has that on the left.
     "numpy": "numpy",
@@ -219,6 +223,11 @@ def init(
         runtime_env = runtime_env or job_config.runtime_env
         namespace = namespace or job_config.ray_namespace
         logging_config = logging_config or job_config.py_logging_config
+    metadata = job_config.metadata if job_config is not None else {}
+    if _SUBMISSION in os.environ:
+        from sheaf._internal import submitted  # For drivers that a submitted command starts.
+
+        runtime_env, metadata = submitted.merge(os.environ[_SUBMISSION], runtime_env, metadata)
     plan = _environment(runtime_env)
     # Now: the handler of a signal that comes during an import of the first call sees half a module.
     from sheaf._internal import serialization  # noqa: F401
@@ -232,13 +241,14 @@ def init(
         logging_config.apply()
     wanted = {
         "address": where,
-        "executable": _executable(),
+        "executable": executable(),
         "flags": flags,
         "namespace": namespace or "",
         "argv": worker_command(logging_config),
         "entrypoint": " ".join(sys.argv) or "python",
         "environment": plan.entries if plan else {},
         "log_to_driver": log_to_driver,
+        "metadata": _json(metadata),
     }
     session = _core.init(wanted)
     if session is None:  # Another thread was faster.
@@ -267,6 +277,14 @@ def _environment(runtime_env: Any) -> Any:
     from sheaf import runtime_env as module  # For programs that have one.
 
     return module.plan(runtime_env)
+
+
+def _json(metadata: dict[str, str]) -> str:
+    if not metadata:
+        return ""
+    import json
+
+    return json.dumps(metadata)
 
 
 def init_by_default() -> None:
@@ -357,12 +375,6 @@ def worker_command(logging_config: Any = None) -> list[str]:
     if "-P" not in flags:
         flags.append("-P")
     return [sys.executable, *flags, program, json.dumps(start)]
-
-
-def _executable() -> str:
-    """The `sheaf` program of this package; empty: it is sought in PATH."""
-    program = os.path.join(os.path.dirname(os.path.abspath(_core.__file__)), "bin", "sheaf")
-    return program if os.access(program, os.X_OK) else ""
 
 
 def _address(address: str | None) -> str:

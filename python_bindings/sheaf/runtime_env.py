@@ -69,7 +69,7 @@ class RuntimeEnv(Fields):
     Args:
         py_modules: paths or modules.
         py_executable: not in Sheaf.
-        working_dir: a path.
+        working_dir: a path; or an archive: https://, gcs:// (a package of the cluster).
         pip: a list of requirements, the path of a requirements file, or a dict.
         conda: not in Sheaf.
         container: not in Sheaf.
@@ -266,7 +266,7 @@ def _check_paths(runtime_env: dict[str, Any]) -> None:
         paths.append(("working_dir", runtime_env["working_dir"]))
     for field, value in paths:
         path = value if isinstance(value, types.ModuleType) else _path(field, value)
-        if isinstance(path, str) and not os.path.exists(path):
+        if isinstance(path, str) and "://" not in path and not os.path.exists(path):
             kind = "package directory, module or wheel" if field == "py_modules" else "directory"
             raise ValueError(f"runtime_env {field}={path!r}: this is no {kind}")
 
@@ -293,21 +293,23 @@ def plan(runtime_env: Any) -> Plan:
     if runtime_env.get("working_dir") is not None:
         from sheaf._internal import runtime_env_package  # Archives and hashes.
 
-        packages.append(
-            runtime_env_package.of_directory(
-                _path("working_dir", runtime_env["working_dir"]), excludes
-            )
-        )
-        entries["@working_dir"] = packages[-1].name
+        path = _path("working_dir", runtime_env["working_dir"])
+        if "://" in path:
+            entries["@working_dir"] = runtime_env_package.name_of_uri(path)
+        else:
+            packages.append(runtime_env_package.of_directory(path, excludes))
+            entries["@working_dir"] = packages[-1].name
     if runtime_env.get("py_modules"):
         from sheaf._internal import runtime_env_package  # Archives and hashes.
 
-        modules = [
-            runtime_env_package.of_module(module, excludes)
-            for module in _list("py_modules", runtime_env["py_modules"])
-        ]
-        packages += modules
-        entries["@py_modules"] = " ".join(module.name for module in modules)
+        names = []
+        for module in _list("py_modules", runtime_env["py_modules"]):
+            if isinstance(module, str) and "://" in module:
+                names.append(runtime_env_package.name_of_uri(module))
+                continue
+            packages.append(runtime_env_package.of_module(module, excludes))
+            names.append(packages[-1].name)
+        entries["@py_modules"] = " ".join(names)
     for tool in ("pip", "uv"):
         if runtime_env.get(tool):
             entries["@packages"] = _packages(tool, runtime_env[tool])
@@ -396,13 +398,7 @@ def _timeout(runtime_env: dict[str, Any]) -> float | None:
 def _path(field: str, value: Any) -> str:
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"runtime_env {field}={value!r}: want the path of a directory")
-    path = os.fspath(value)
-    if "://" in path:
-        raise NotImplementedError(
-            f"runtime_env {field}={path!r}: remote archives are not in Sheaf; give "
-            "a local directory"
-        )
-    return path
+    return os.fspath(value)
 
 
 def _list(field: str, value: Any) -> list[Any]:

@@ -16,6 +16,7 @@ struct Node : NodeParts, ClusterMembership::Node {
   void OnDraining() override {}
   void OnJobOver(const proto::JobInfo&) override {}
   void FillReport(proto::NodeReport*) const override {}
+  bool HasEntrypoints() const override { return false; }
   void OnNodeLease(Nanos, Nanos) override {}
   void OnFenced() override { fenced = true; }
 

@@ -23,8 +23,9 @@ void GcsLink::Command(proto::GcsRequest request, Done done) {
   Send(open);
 }
 
-void GcsLink::Insist(proto::GcsRequest request) {
+void GcsLink::Insist(proto::GcsRequest request, Done done) {
   Open& open = Add(std::move(request));
+  open.done = std::move(done);
   open.insists = true;
   Send(open);
 }
@@ -54,6 +55,7 @@ void GcsLink::OnReply(const proto::GcsReply& reply) {
   if (answered.insists && reply.error() == static_cast<uint32_t>(ErrorKind::kGcsStorageFull)) {
     Open& again = Add(std::move(answered.request));  // Under a new number: this one has its answer.
     again.insists = true;
+    again.done = std::move(answered.done);
     again.pause = answered.pause;
     again.send_again_at = Deadline(clock_.Now(), std::max(answered.pause, kResendAfter));
     return;

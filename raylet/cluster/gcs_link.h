@@ -32,8 +32,8 @@ class GcsLink {
   // `done` is called once, when the answer is here; at once never.
   void Command(proto::GcsRequest request, Done done);
   // A wish that nobody waits for: when the disk of the GCS is full it is said again later. It must
-  // be as good then as now.
-  void Insist(proto::GcsRequest request);
+  // be as good then as now. `done`, which may be empty, is called when it is done.
+  void Insist(proto::GcsRequest request, Done done = nullptr);
   // A command that says how things are: `fill` writes its body anew each time it is sent, as an
   // old word sent again would deny what has come since. One at a time: it replaces the last one.
   void Describe(std::function<void(proto::GcsRequest*)> fill);

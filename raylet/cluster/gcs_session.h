@@ -30,6 +30,8 @@ class GcsSession {
     virtual ~Node() = default;
     // All that a GCS has to know that has forgotten what is not durable.
     virtual void FillReport(proto::NodeReport* report) const = 0;
+    // A submitted command runs here.
+    virtual bool HasEntrypoints() const = 0;
     // The GCS counts on this node until `until`; it gave it `length` more.
     virtual void OnNodeLease(Nanos until, Nanos length) = 0;
     // The GCS has declared this node dead.

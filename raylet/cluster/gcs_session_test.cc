@@ -11,6 +11,8 @@ namespace {
 
 struct Node : NodeParts, GcsSession::Node {
   void FillReport(proto::NodeReport* report) const override { report->add_processes(77); }
+  bool HasEntrypoints() const override { return entrypoints; }
+  bool entrypoints = false;
   void OnNodeLease(Nanos until, Nanos) override { lease_until = until; }
   void OnFenced() override { ++fences; }
 

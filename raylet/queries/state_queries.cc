@@ -130,6 +130,26 @@ void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>
   }
 }
 
+// Of KEY_VALUE: all that who may use the node's socket may ask the GCS.
+bool IsForTools(proto::GcsRequest::BodyCase body) {
+  using R = proto::GcsRequest;
+  switch (body) {
+    case R::kKvList:
+    case R::kKvGet:
+    case R::kKvPut:
+    case R::kKvExists:
+    case R::kKvDelete:
+    case R::kSubmitEntrypoint:
+    case R::kGetSubmission:
+    case R::kListSubmissions:
+    case R::kStopSubmission:
+    case R::kDeleteSubmission:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // What the GCS is asked; no body: it knows no more. kInvalidArgument: what is wrong with `asked`.
 absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
   proto::GcsRequest request;
@@ -146,15 +166,13 @@ absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
       break;
     }
     case proto::StateQuery::KEY_VALUE: {
-      proto::GcsRequest of_keys;
-      if (of_keys.ParseFromString(asked.message.key_value())) {
-        if (of_keys.has_kv_list()) *request.mutable_kv_list() = of_keys.kv_list();
-        if (of_keys.has_kv_get()) *request.mutable_kv_get() = of_keys.kv_get();
-        if (of_keys.has_kv_delete()) *request.mutable_kv_delete() = of_keys.kv_delete();
+      proto::GcsRequest asked_gcs;
+      if (asked_gcs.ParseFromString(asked.message.key_value())) {
+        if (IsForTools(asked_gcs.body_case())) request = std::move(asked_gcs);
       }
       if (request.body_case() == proto::GcsRequest::BODY_NOT_SET) {
         return absl::InvalidArgumentError(
-            "want a question about keys: a list, one to get, or to delete");
+            "want a question about keys or submissions, or a change of them");
       }
       break;
     }
@@ -374,6 +392,8 @@ void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) con
     row.set_entrypoint(job.start().entrypoint());
     row.set_state(StateName(job.state()));
     row.set_start_time_unix_s(job.start_time_unix_s());
+    row.set_end_time_unix_s(job.end_time_unix_s());
+    row.set_metadata(job.start().metadata());
     budget.Count(row);
   }
   if (reply.has_actor() && !reply.actor().words().empty()) {

@@ -257,7 +257,8 @@ SCENARIO("actors, tasks, objects, groups and workers of other nodes come from th
   }
 }
 
-SCENARIO("of many nodes 64 are asked at once, the others as answers come, and who is late is named") {
+SCENARIO(
+    "of many nodes 64 are asked at once, the others as answers come, and who is late is named") {
   RayletNode node;
   constexpr NodeNumber kNodes = 200;
   for (NodeNumber number = 2; number <= kNodes; ++number) node.AddNode(number, "CPU:1");
@@ -270,8 +271,8 @@ SCENARIO("of many nodes 64 are asked at once, the others as answers come, and wh
   size_t most_at_once = 0, answered = 0;
   const auto take_questions = [&] {
     for (NodeNumber number = 2; number <= kNodes; ++number) {
-      for (const proto::StateQuery& question : node.transport.Take<proto::StateQuery>(
-               RayletOf(number), FrameKind::kStateQuery))
+      for (const proto::StateQuery& question :
+           node.transport.Take<proto::StateQuery>(RayletOf(number), FrameKind::kStateQuery))
         asked[number] = question.request();
     }
     most_at_once = std::max(most_at_once, asked.size());

@@ -57,7 +57,12 @@ DEFAULTS = {"true": "1", "false": "0", "LogLevel::kInfo": "info"}
 
 # Read by the Python package alone.
 OF_PYTHON = [
-    ("SHEAF_PYTHON", "python3", "the Python that `sheaf run` becomes."),
+    (
+        "SHEAF_PYTHON",
+        "python3",
+        "the Python that `sheaf run` and `sheaf job` become, and that a node makes the "
+        "environments of jobs with.",
+    ),
     (
         "SHEAF_RAY_VERSION",
         "",

@@ -42,6 +42,7 @@ SUBFOLDERS = {
     " gcs/placement_groups gcs/publisher.h gcs/reply.h",
     "gcs/placement_groups": "gcs/command_pipeline.h gcs/gcs_options.h gcs/node_table.h gcs/reply.h",
     "gcs/storage": "",
+    "gcs/submissions": "gcs/actors gcs/command_pipeline.h gcs/gcs_options.h gcs/node_table.h gcs/reply.h",
     "object_store/arena": "object_store/layout.h object_store/machine_memory.h"
     " object_store/messages.h",
     "object_store/server": "object_store/layout.h object_store/messages.h object_store/arena",
@@ -50,6 +51,7 @@ SUBFOLDERS = {
     "raylet/jobs": "raylet/cluster raylet/death_register.h raylet/host/worker_variables.h"
     " raylet/node_tables.h raylet/objects/argument_admission.h raylet/raylet_options.h"
     " raylet/scheduling raylet/workers",
+    "raylet/entrypoints": "raylet/host raylet/workers",
     "raylet/scheduling": "",
     "raylet/workers": "",
     "raylet/objects": "raylet/death_register.h",
@@ -109,7 +111,7 @@ WORLD = [
     WorldRule(
         "sleeping",
         r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
-        "base/clock.* base/executor.* raylet/host/process_launcher* "
+        "base/clock.* base/executor.* raylet/host/process_launcher* raylet/entrypoints/entrypoint_processes.* "
         "raylet/raylet_process.* api/embedded_node.* cli/drain.* "
         "base/session_directory.*",
     ),
@@ -143,6 +145,7 @@ WORLD = [
             "fork|vfork|clone|clone3|posix_spawn|posix_spawnp|exec[lv]p?e?|fexecve|waitpid|waitid|daemon"
         ),
         "raylet/host/process_launcher* raylet/host/spawn.* raylet/host/stray_hunter.* "
+        "raylet/entrypoints/entrypoint_* "
         "base/worker_template.* api/embedded_node.* api/python_worker.* "
         "cli/start.* cli/run.* cli/gcs_child.* cli/dashboard/child.*",
     ),

@@ -32,6 +32,15 @@ std::vector<std::string> fuzz::Seeds() {
   proto::GcsRequest report;
   report.mutable_node_report();
   add(0, report);
+  proto::GcsRequest submission;
+  submission.mutable_submit_entrypoint()->mutable_entrypoint()->set_submission_id("job");
+  submission.mutable_submit_entrypoint()->mutable_entrypoint()->set_command("true");
+  add(0, submission);
+  proto::GcsRequest running;
+  running.mutable_entrypoint_report()->set_submission_id("job");
+  running.mutable_entrypoint_report()->set_attempt(1);
+  running.mutable_entrypoint_report()->mutable_running()->set_os_pid(7);
+  add(0, running);
   return seeds;
 }
 

@@ -6,10 +6,9 @@ A key is "MODULE NAME", or "MODULE NAME.MEMBER"; `*` stands for anything. The fi
 counts. Where a name is there and raises NotImplementedError, its words are the reason."""
 
 _MADE_BY_RUNTIME = "Ids are made by the runtime, and what is in them is Sheaf's own."
-_NO_JOBS = "Jobs are not submitted to a server: a driver runs where it is started."
-_NO_ENVIRONMENT = (
-    "Sheaf makes no conda environments and no containers, and has no URIs of packages."
-)
+_JOB_CLIENT = "The client is Sheaf's own: these are dataclasses, and no addresses of modules."
+_DASHBOARD = "The job server is Sheaf's own, in C++."
+_NO_ENVIRONMENT = "Sheaf makes no conda environments and no containers."
 _NO_RDT = "Tensors travel as other values; sheaf.util.collective moves them between actors."
 _NO_LIBRARY = "A library beside Ray Core, which Sheaf does not have."
 _ROWS = "Rows are sheaf.util.state.Row: dicts whose keys are attributes, too."
@@ -61,8 +60,8 @@ REASONS: dict[str, str] = {
     "ray.client_builder ClientContext*": "connect() gives what init gives.",
     "ray.cluster_utils AutoscalingCluster.*": "Cluster adds and removes nodes by hand.",
     "ray.cluster_utils FAKE_HEAD_NODE_ID": "Cluster adds and removes nodes by hand.",
-    "ray.job_submission *": _NO_JOBS,
-    "private names ray.dashboard.*": _NO_JOBS,
+    "ray.job_submission *": _JOB_CLIENT,
+    "private names ray.dashboard.*": _DASHBOARD,
     "private names ray.scripts.*": "The command is `sheaf`, which is no Python program.",
     "ray.util placement_group": "The module and the function in one: it can be called.",
     "ray.util.placement_group NODE_ID_LABEL_KEY": _INNER,

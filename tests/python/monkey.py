@@ -247,9 +247,9 @@ def supervise(arguments: argparse.Namespace) -> int:
         f"node{'s' if arguments.nodes > 1 else ''}",
         flush=True,
     )
-    from sheaf.lifecycle import _executable
+    from sheaf.lifecycle import executable
 
-    os.environ.setdefault("SHEAF_EXECUTABLE", _executable())
+    os.environ.setdefault("SHEAF_EXECUTABLE", executable())
     begin, count, failed = time.monotonic(), 0, []
     memory: list[dict[str, float]] = []
     nodes = Nodes(arguments.nodes)

@@ -15,7 +15,7 @@ import urllib.request
 import pytest
 import sheaf
 from conftest import WAIT_S, wait_until
-from sheaf.lifecycle import _executable
+from sheaf.lifecycle import executable
 
 FILES = ("ca.pem", "node.pem", "node.key")
 REPLACED_S = 10  # docs/cli.md says three seconds; machines that run tests are busy.
@@ -31,7 +31,7 @@ def nodes(tmp_path):
 
     def start(place, tls, *flags, head=None, fails=False):
         command = [
-            _executable(),
+            executable(),
             "start",
             "--json",
             f"--dir={tmp_path}/{place}",
@@ -57,7 +57,7 @@ def nodes(tmp_path):
     sheaf.shutdown()
     for node in reversed(started):
         subprocess.run(
-            [_executable(), "stop", f"--address={node['session']}"],
+            [executable(), "stop", f"--address={node['session']}"],
             capture_output=True,
             timeout=WAIT_S,
         )
@@ -65,7 +65,7 @@ def nodes(tmp_path):
 
 def make(directory, *more):
     subprocess.run(
-        [_executable(), "cert", "init", str(directory), *more],
+        [executable(), "cert", "init", str(directory), *more],
         check=True,
         capture_output=True,
         timeout=WAIT_S,
@@ -161,7 +161,7 @@ def test_with_a_name_for_nodes_other_certificates_of_their_authority_are_refused
     def issue(name, host):
         subprocess.run(
             [
-                _executable(),
+                executable(),
                 "cert",
                 "node",
                 str(tmp_path / name),

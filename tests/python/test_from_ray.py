@@ -27,8 +27,8 @@ def test_the_page_is_current():
 def test_members_of_what_is_absent_are_not_listed():
     listed = {(n.module, n.name): n.kind for n in from_ray.names()}
     assert listed["ray.util.iter", "from_items"] == "absent"
-    assert listed["ray.job_submission", "JobSubmissionClient"] == "absent"
-    assert ("ray.job_submission", "JobSubmissionClient.submit_job") not in listed
+    assert listed["ray.util.state", "StateApiClient"] == "absent"
+    assert ("ray.util.state", "StateApiClient.get") not in listed
     assert listed["ray.util", "ActorPool"] == listed["ray", "wait"] == "same"
 
 

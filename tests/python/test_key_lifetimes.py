@@ -11,7 +11,7 @@ import pytest
 import sheaf
 from conftest import WAIT_S, wait_until
 from sheaf.cluster_utils import Cluster
-from sheaf.lifecycle import _executable
+from sheaf.lifecycle import executable
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def cluster_session():
 
     def kv(*words):
         command = [
-            _executable(),
+            executable(),
             "kv",
             *(words or ("list", "--json")),
             f"--address={cluster.address}",

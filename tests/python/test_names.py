@@ -118,10 +118,6 @@ def test_names_that_are_imported_late_are_listed_by_dir():
 
 
 def test_what_is_absent_says_so():
-    from sheaf.job_submission import JobSubmissionClient
-
-    with pytest.raises(NotImplementedError, match="JobSubmissionClient is not in Sheaf yet"):
-        JobSubmissionClient("http://127.0.0.1:8265")
     with pytest.raises(NotImplementedError, match="util.iter.from_items is not in Sheaf"):
         sheaf.util.iter.from_items([1])
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):

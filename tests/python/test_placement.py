@@ -12,7 +12,7 @@ import uuid
 import pytest
 import sheaf
 from conftest import WAIT_S, joined_cluster, wait_until
-from sheaf.lifecycle import _executable
+from sheaf.lifecycle import executable
 from sheaf.util import get_placement_group
 from sheaf.util.placement_group import placement_group, remove_placement_group
 from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -64,7 +64,7 @@ def all_is_free():
 
 def why(cluster, actor):
     words = subprocess.run(
-        [_executable(), "why", f"--address={cluster.head_node.session}", actor._actor_id.hex()],
+        [executable(), "why", f"--address={cluster.head_node.session}", actor._actor_id.hex()],
         capture_output=True,
         text=True,
         timeout=WAIT_S,

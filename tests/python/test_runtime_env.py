@@ -379,7 +379,7 @@ def test_uv_is_called_for_the_environment_of_the_worker(node, wheels, tmp_path):
     [
         ({"working_dri": "."}, ValueError, "no field 'working_dri'"),
         ({"conda": "base"}, NotImplementedError, "'pip' or 'uv'"),
-        ({"working_dir": "s3://bucket/code.zip"}, NotImplementedError, "remote archives"),
+        ({"working_dir": "s3://bucket/code"}, ValueError, "URI of a .zip or .whl"),
         ({"working_dir": 3}, TypeError, "path of a directory"),
         ({"py_modules": "tools"}, TypeError, "want a list"),
         ({"py_modules": ["/no/such/module"]}, ValueError, "no package directory"),

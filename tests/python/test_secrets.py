@@ -14,7 +14,7 @@ import pytest
 import sheaf
 from conftest import WAIT_S
 from recording_relay import RecordingRelay
-from sheaf.lifecycle import _executable
+from sheaf.lifecycle import executable
 
 NAMED = "a-value-that-the-runtime-env-names"
 
@@ -51,7 +51,7 @@ def nodes(tmp_path):
         with socket.create_server(("127.0.0.1", 0)) as free:
             relay.target_port = free.getsockname()[1]
         command = [
-            _executable(),
+            executable(),
             "start",
             "--json",
             f"--dir={tmp_path}/{place}",
@@ -74,7 +74,7 @@ def nodes(tmp_path):
     yield sessions[0], relays, token
     for session in reversed(sessions):
         subprocess.run(
-            [_executable(), "stop", f"--address={session}"], capture_output=True, timeout=WAIT_S
+            [executable(), "stop", f"--address={session}"], capture_output=True, timeout=WAIT_S
         )
     for relay in relays:
         relay.close()
@@ -135,7 +135,7 @@ def test_a_node_that_others_can_reach_in_plain_says_so(tmp_path):
     def start(*flags, **environment):
         done = subprocess.run(
             [
-                _executable(),
+                executable(),
                 "start",
                 "--head",
                 "--port=0",
@@ -153,7 +153,7 @@ def test_a_node_that_others_can_reach_in_plain_says_so(tmp_path):
         session = next(line.split()[1] for line in done.stdout.splitlines() if "Session:" in line)
         log = pathlib.Path(session, "logs", "node.log").read_text()
         subprocess.run(
-            [_executable(), "stop", f"--address={session}"], capture_output=True, timeout=WAIT_S
+            [executable(), "stop", f"--address={session}"], capture_output=True, timeout=WAIT_S
         )
         return done.stderr, log
 
@@ -163,7 +163,7 @@ def test_a_node_that_others_can_reach_in_plain_says_so(tmp_path):
     said, log = start()
     assert words not in said + log
     subprocess.run(
-        [_executable(), "cert", "init", f"{tmp_path}/tls"],
+        [executable(), "cert", "init", f"{tmp_path}/tls"],
         check=True,
         capture_output=True,
         timeout=WAIT_S,

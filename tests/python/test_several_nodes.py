@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import sheaf
 from conftest import WAIT_S, is_running, joined_cluster, wait_until
-from sheaf.lifecycle import _executable
+from sheaf.lifecycle import executable
 from sheaf.util import metrics, state
 from sheaf.util.placement_group import placement_group, remove_placement_group
 from sheaf.util.scheduling_strategies import (
@@ -286,7 +286,7 @@ def test_a_driver_outside_of_the_cluster_joins_by_address(cluster, monkeypatch):
 
 def sheaf_command(cluster, *words):
     return subprocess.run(
-        [_executable(), *words, f"--address={cluster.head_node.session}"],
+        [executable(), *words, f"--address={cluster.head_node.session}"],
         capture_output=True,
         text=True,
         timeout=WAIT_S,

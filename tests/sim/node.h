@@ -12,6 +12,7 @@
 #include "object_store/arena/arena_memory.h"
 #include "object_store/server/store_server.h"
 #include "raylet/raylet.h"
+#include "raylet/workers/fake_entrypoint_launcher.h"
 #include "tests/sim/inter_node.h"
 #include "tests/sim/network.h"
 #include "tests/sim/process.h"
@@ -132,6 +133,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   std::unique_ptr<RayletTransport> transport_;
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<ProcessNumbers> numbers_;
+  FakeEntrypointLauncher entrypoints_;  // No program submits commands.
   std::unique_ptr<Raylet> raylet_;
   NodeNumber number_ = 0;
   bool turn_scheduled_ = false;

@@ -40,6 +40,7 @@ PARTS = {
         "docs/errors.md",
         "docs/configuration.md",
         "docs/cli.md",
+        "docs/jobs.md",
         "docs/metrics.md",
         "docs/objects.md",
         "docs/training.md",

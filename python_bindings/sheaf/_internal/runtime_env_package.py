@@ -10,7 +10,7 @@ import json
 import os
 import types
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -36,15 +36,19 @@ class Package:
         self._path = path
         self._uploaded_to = 0
 
+    def content(self) -> bytes:
+        """Its bytes."""
+        if self._content is not None:
+            return self._content
+        assert self._path is not None
+        with open(self._path, "rb") as file:
+            return file.read()
+
     def upload(self) -> None:
         """Puts it into the cluster's key-value store unless it is there."""
         if self._uploaded_to == _core.generation():
             return
-        content = self._content
-        if content is None:
-            assert self._path is not None
-            with open(self._path, "rb") as file:
-                content = file.read()
+        content = self.content()
         parts = range(0, len(content), _PART_BYTES)
         names = [f"{self.name}/{number}" for number in range(len(parts))]
         # Each job owns what it names, be it uploaded by another, which may end sooner.
@@ -58,13 +62,13 @@ class Package:
         self._uploaded_to = _core.generation()
 
 
-def fetch(name: str) -> bytes:
+def fetch(name: str, key_get: Callable[[str, str], bytes | None] = _core.key_get) -> bytes:
     """The bytes of a package. LookupError: the cluster does not have it."""
-    index = _core.key_get(KEY_SPACE, name)
+    index = key_get(KEY_SPACE, name)
     if index is None:
         raise LookupError(f"the package {name} is not in the cluster's key-value store")
     about = json.loads(index)
-    parts = [_core.key_get(KEY_SPACE, f"{name}/{number}") for number in range(about["parts"])]
+    parts = [key_get(KEY_SPACE, f"{name}/{number}") for number in range(about["parts"])]
     content = b"".join(part for part in parts if part is not None)
     if len(content) != about["bytes"]:
         raise LookupError(
@@ -72,6 +76,19 @@ def fetch(name: str) -> bytes:
             "the cluster's key-value store"
         )
     return content
+
+
+def name_of_uri(uri: str) -> str:
+    """The name by which workers fetch an archive that is in the cluster (gcs://), or elsewhere.
+    ValueError: it is none that they unpack."""
+    protocol, _, rest = uri.partition("://")
+    if not rest.endswith((".zip", ".whl")) or any(character.isspace() for character in uri):
+        raise ValueError(f"runtime_env: {uri!r}: want the URI of a .zip or .whl file")
+    if protocol != "gcs":
+        return uri
+    if "/" in rest:
+        raise ValueError(f"runtime_env: {uri!r}: want gcs://NAME, as the upload named it")
+    return rest
 
 
 def of_directory(path: str, excludes: list[str], inside: str = "") -> Package:
@@ -84,6 +101,14 @@ def of_directory(path: str, excludes: list[str], inside: str = "") -> Package:
     return _of_files(root, inside, names, excludes)
 
 
+def of_archive(path: str) -> Package:
+    """A .zip file as it is. ValueError: too large."""
+    if os.path.getsize(path) > MAX_BYTES:
+        raise ValueError(_too_large(path, os.path.getsize(path), []))
+    with open(path, "rb") as file:
+        return Package("zip-" + blake2b(file.read(), digest_size=16).hexdigest(), None, path)
+
+
 def of_module(module: Any, excludes: list[str]) -> Package:
     """An entry of py_modules: a module, the directory of a package, one file, or a wheel.
     ValueError, TypeError: none of these."""
@@ -94,11 +119,6 @@ def of_module(module: Any, excludes: list[str]) -> Package:
             raise ValueError(f"runtime_env py_modules: {module!r} has no file")
     elif isinstance(module, (str, os.PathLike)):
         path = os.fspath(module)
-        if "://" in path:
-            raise NotImplementedError(
-                f"runtime_env py_modules: {path!r}: remote archives are not in "
-                "Sheaf; give a local path"
-            )
     else:
         raise TypeError(
             f"runtime_env py_modules: {module!r}: want a module, or the path of a package or wheel"

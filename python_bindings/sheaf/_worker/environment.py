@@ -27,7 +27,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
-from sheaf import runtime_env
+from sheaf import _core, runtime_env
 from sheaf._internal import runtime_env_package
 from sheaf.exceptions import RuntimeEnvSetupError
 
@@ -37,8 +37,12 @@ _LIMIT = "SHEAF_ENVIRONMENT_BYTES"
 _DEFAULT_LIMIT = 10 << 30
 _UNFINISHED_S = 3600.0  # What failed, or whose maker died, is kept for so long after the last try.
 _SHOWN_LINES = 12
+_MOST_UNPACKED = 64 << 20
+_MOST_UNPACKED_FOLD = 20
+_SYMBOLIC_LINK = 0o12  # The kind of a file, of the mode that a zip entry has.
 
 _made = False
+key_get = _core.key_get  # Of the cluster: a process that is no member of it asks otherwise.
 
 
 def ensure() -> None:
@@ -48,6 +52,15 @@ def ensure() -> None:
     if _made:
         return
     wanted = runtime_env.entries_of_worker()
+    make(wanted)
+    if "@setup_hook" in wanted:
+        _call_hook(wanted["@setup_hook"])
+    _made = True
+
+
+def make(wanted: dict[str, str]) -> None:
+    """Makes the environment of these entries in this process: its directory, what it can import,
+    and the variables that tell its children. RuntimeEnvSetupError: it cannot be made."""
     deadline = time.monotonic() + float(wanted.get("@timeout", _TIMEOUT_S))
     in_front: list[str] = []
     try:
@@ -71,9 +84,6 @@ def ensure() -> None:
         for folder in in_front:
             if folder.endswith("site-packages"):
                 site.addsitedir(folder)  # For its .pth files; that it is in front already counts.
-    if "@setup_hook" in wanted:
-        _call_hook(wanted["@setup_hook"])
-    _made = True
 
 
 def _call_hook(hook: str) -> None:
@@ -95,11 +105,19 @@ def _call_hook(hook: str) -> None:
 
 
 def _folder(name: str) -> str:
-    session = os.path.dirname(os.environ["SHEAF_JOB"])  # base/config.h: SESSION/JOB.
+    # base/config.h: SESSION/JOB. A command that was submitted, and is no worker, has none.
+    job = os.environ.get("SHEAF_JOB")
+    session = os.path.dirname(job) if job else os.environ["SHEAF_ADDRESS"]
     return os.path.join(session, "environments", name)
 
 
 _in_use: list[Any] = []  # The locked files of what this process uses, open until it ends.
+
+
+def keep_in_use() -> None:
+    """What this process uses stays in use by the program that it becomes, and by its children."""
+    for file in _in_use:
+        os.set_inheritable(file.fileno(), True)
 
 
 def _shared(name: str, deadline: float, make: Callable[[str], None]) -> str:
@@ -206,14 +224,17 @@ def _unpacked(name: str, deadline: float) -> str:
     """The directory with the content of a package of runtime_env_package."""
 
     def make(path: str) -> None:
-        with zipfile.ZipFile(io.BytesIO(runtime_env_package.fetch(name))) as archive:
-            for entry in archive.infolist():
-                target = os.path.join(path, _place(entry.filename, name))
+        with zipfile.ZipFile(io.BytesIO(content_of(name))) as archive:
+            entries = archive.infolist()
+            _check_size(name, entries, archive.fp)
+            top = _only_folder(entries) if "://" in name else ""
+            for entry in entries:
+                target = os.path.join(path, _place(entry.filename, name).removeprefix(top))
                 if not os.path.realpath(target).startswith(os.path.realpath(path) + os.sep):
                     raise RuntimeEnvSetupError(
                         f"the package {name} has a file outside of itself: {entry.filename}"
                     )
-                if entry.is_dir():
+                if entry.is_dir() or (entry.external_attr >> 28) == _SYMBOLIC_LINK:
                     continue
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 with archive.open(entry) as source, open(target, "wb") as file:
@@ -221,7 +242,52 @@ def _unpacked(name: str, deadline: float) -> str:
                 os.chmod(target, 0o644 | (entry.external_attr >> 16) & 0o111)
         os.makedirs(path, exist_ok=True)
 
-    return _shared(name, deadline, make)
+    folder = name
+    if "://" in name:
+        folder = "uri-" + blake2b(name.encode(), digest_size=16).hexdigest()
+    return _shared(folder, deadline, make)
+
+
+def _check_size(name: str, entries: list[zipfile.ZipInfo], file: Any) -> None:
+    """RuntimeEnvSetupError: what a small archive unpacks to would fill the disk."""
+    packed = file.seek(0, os.SEEK_END)
+    size = sum(entry.file_size for entry in entries)
+    if size > max(_MOST_UNPACKED, _MOST_UNPACKED_FOLD * packed):
+        raise RuntimeEnvSetupError(
+            f"the package {name} of {packed} bytes unpacks to {size} bytes: at most "
+            f"{_MOST_UNPACKED_FOLD} times as many, or {_MOST_UNPACKED}"
+        )
+
+
+def _only_folder(entries: list[zipfile.ZipInfo]) -> str:
+    """The one folder at the top that holds all else, as archives of repositories have it, with its
+    slash; "": there is none."""
+    tops = {entry.filename.split("/", 1)[0] for entry in entries}
+    only = tops.pop() + "/" if len(tops) == 1 else ""
+    return only if all(entry.filename.startswith(only) for entry in entries) else ""
+
+
+def content_of(name: str) -> bytes:
+    """The bytes of a package of the cluster, or of an archive elsewhere. LookupError, OSError: it
+    is not to be had."""
+    if "://" not in name:
+        return runtime_env_package.fetch(name, key_get)
+    protocol = name.split("://", 1)[0]
+    if protocol in ("http", "https"):
+        import urllib.request
+
+        with urllib.request.urlopen(name, timeout=60) as answer:
+            content = answer.read(runtime_env_package.MAX_BYTES + 1)
+    else:
+        try:
+            import fsspec  # What speaks all other protocols, where it is installed.
+        except ImportError:
+            raise LookupError(f"{name}: fsspec, which fetches it, is not installed here") from None
+        with fsspec.open(name) as file:
+            content = file.read(runtime_env_package.MAX_BYTES + 1)
+    if len(content) > runtime_env_package.MAX_BYTES:
+        raise LookupError(f"{name}: more than {runtime_env_package.MAX_BYTES} bytes")
+    return bytes(content)
 
 
 def _place(filename: str, package: str) -> str:
@@ -229,7 +295,7 @@ def _place(filename: str, package: str) -> str:
     own top."""
     parts = filename.split("/")
     if (
-        package.startswith("whl-")
+        (package.startswith("whl-") or package.endswith(".whl"))
         and len(parts) > 2
         and parts[0].endswith(".data")
         and parts[1] in ("purelib", "platlib")

@@ -1,0 +1,62 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "gcs/submissions/submission_table.h"
+
+#include <algorithm>
+
+namespace sheaf {
+
+SubmissionEntry* SubmissionTable::Find(std::string_view id) {
+  const auto found = submissions_.find(id);
+  return found == submissions_.end() ? nullptr : &found->second;
+}
+
+const SubmissionEntry* SubmissionTable::Find(std::string_view id) const {
+  const auto found = submissions_.find(id);
+  return found == submissions_.end() ? nullptr : &found->second;
+}
+
+SubmissionEntry& SubmissionTable::Put(proto::Submission info) {
+  const std::string id = info.entrypoint().submission_id();
+  if (const SubmissionEntry* known = Find(id)) Unindex(known->info);
+  by_number_[info.number()] = id;
+  last_number_ = std::max<uint64_t>(last_number_, info.number());
+  if (HasEnded(info.state())) {
+    ended_.emplace(info.ended_unix_ms(), info.number());
+  } else {
+    living_.insert(id);
+  }
+  SubmissionEntry& entry = submissions_[id];
+  entry.info = std::move(info);
+  return entry;
+}
+
+void SubmissionTable::Erase(std::string_view id) {
+  const auto found = submissions_.find(id);
+  if (found == submissions_.end()) return;
+  Unindex(found->second.info);
+  submissions_.erase(found);
+}
+
+void SubmissionTable::Unindex(const proto::Submission& info) {
+  by_number_.erase(info.number());
+  living_.erase(info.entrypoint().submission_id());
+  ended_.erase({info.ended_unix_ms(), info.number()});
+}
+
+std::vector<std::string> SubmissionTable::LivingOn(NodeNumber node) const {
+  std::vector<std::string> ids;
+  for (const std::string& id : living_) {
+    const proto::Submission& info = Find(id)->info;
+    if (info.state() != proto::Submission::PENDING && info.node() == node) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::vector<std::string> SubmissionTable::Surplus(size_t max) const {
+  std::vector<std::string> ids;
+  for (auto at = ended_.begin(); at != ended_.end() && ids.size() + max < ended_.size(); ++at)
+    ids.push_back(by_number_.at(at->second));
+  return ids;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,344 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Submissions from the request to the end: which node, how often told, what of it survives.
+#include <catch2/catch.hpp>
+
+#include "gcs/gcs_world_for_test.h"
+
+namespace sheaf {
+namespace {
+
+using S = proto::Submission;
+
+class SubmissionWorld : public GcsWorld {
+ public:
+  explicit SubmissionWorld(GcsOptions options = {}) : GcsWorld(std::move(options)) {
+    node = AddNode();
+    tool = RayletOf(node);
+  }
+  static proto::GcsRequest Submission(const std::string& id, int64_t cpus = 0) {
+    proto::GcsRequest request;
+    proto::Entrypoint* wanted = request.mutable_submit_entrypoint()->mutable_entrypoint();
+    wanted->set_submission_id(id);
+    wanted->set_command("python main.py");
+    if (cpus != 0) (*wanted->mutable_resources()->mutable_amounts())["CPU"] = cpus * 10'000;
+    return request;
+  }
+  proto::GcsReply Submit(const std::string& id, int64_t cpus = 0) {
+    return Ask(tool, Submission(id, cpus));
+  }
+  S Get(const std::string& id) {
+    proto::GcsRequest request;
+    request.mutable_get_submission()->set_submission_id(id);
+    return Ask(tool, request).submission();
+  }
+  proto::GcsReply Stop(const std::string& id) {
+    proto::GcsRequest request;
+    request.mutable_stop_submission()->set_submission_id(id);
+    return Ask(tool, request);
+  }
+  proto::GcsReply Delete(const std::string& id) {
+    proto::GcsRequest request;
+    request.mutable_delete_submission()->set_submission_id(id);
+    return Ask(tool, request);
+  }
+  proto::SubmissionList List(uint32_t limit, uint64_t before = 0) {
+    proto::GcsRequest request;
+    request.mutable_list_submissions()->set_limit(limit);
+    request.mutable_list_submissions()->set_before(before);
+    return Ask(tool, request).submissions();
+  }
+  static proto::EntrypointReport Report(const std::string& id, uint32_t attempt = 1) {
+    proto::EntrypointReport report;
+    report.set_submission_id(id);
+    report.set_attempt(attempt);
+    return report;
+  }
+  void Send(NodeNumber from, const proto::EntrypointReport& report) {
+    proto::GcsRequest request;
+    *request.mutable_entrypoint_report() = report;
+    GcsWorld::Send(RayletOf(from), request);
+  }
+  void Runs(const std::string& id, uint32_t attempt = 1) {
+    proto::EntrypointReport report = Report(id, attempt);
+    report.mutable_running()->set_os_pid(77);
+    report.mutable_running()->set_started_unix_ms(1000);
+    Send(node, report);
+  }
+  void Ends(const std::string& id, int code, uint32_t attempt = 1) {
+    proto::EntrypointReport report = Report(id, attempt);
+    report.mutable_ended()->mutable_death()->set_cause(proto::Death::EXITED);
+    report.mutable_ended()->mutable_death()->set_code(code);
+    Send(node, report);
+  }
+  void GivesBack(const std::string& id, uint32_t attempt = 1) {
+    proto::EntrypointReport report = Report(id, attempt);
+    report.set_given_back("no room");
+    Send(node, report);
+  }
+  // Orders to start that `of` was given since the last call.
+  std::vector<proto::StartEntrypoint> TakeStarts(NodeNumber of) {
+    std::vector<proto::StartEntrypoint> starts;
+    for (const proto::GcsEvent& event : TakeEvents(RayletOf(of))) {
+      if (event.has_start_entrypoint()) starts.push_back(event.start_entrypoint());
+      if (event.has_stop_entrypoint()) stops.push_back(event.stop_entrypoint());
+    }
+    return starts;
+  }
+
+  NodeNumber node = 0;
+  ProcessId tool;
+  std::vector<proto::StopEntrypoint> stops;  // That TakeStarts came across.
+};
+
+}  // namespace
+
+SCENARIO("a submission runs once, and its end is remembered") {
+  SubmissionWorld world;
+  CHECK(world.Submit("one").submission().state() == S::STARTING);
+  const auto starts = world.TakeStarts(world.node);
+  REQUIRE(starts.size() == 1);
+  CHECK(starts[0].entrypoint().command() == "python main.py");
+  CHECK(starts[0].attempt() == 1);
+  WHEN("nobody answers the order") {
+    world.Pass(1200 * kMillisecond, {world.node});
+    CHECK(world.TakeStarts(world.node).size() == 1);
+  }
+  WHEN("its raylet waits for something") {
+    proto::EntrypointReport report = world.Report("one");
+    report.set_pending("a package");
+    world.Send(world.node, report);
+    CHECK(world.Get("one").words() == "a package");
+    CHECK(world.Get("one").state() == S::STARTING);
+  }
+  WHEN("it runs and ends well") {
+    world.Runs("one");
+    CHECK(world.Get("one").state() == S::RUNNING);
+    CHECK(world.Get("one").os_pid() == 77);
+    world.Pass(10 * kSecond, {world.node});
+    CHECK(world.TakeStarts(world.node).empty());
+    world.Ends("one", 0);
+    CHECK(world.Get("one").state() == S::SUCCEEDED);
+    world.Runs("one");  // A repeat that comes late.
+    CHECK(world.Get("one").state() == S::SUCCEEDED);
+    world.TakeStarts(world.node);
+    CHECK(world.stops.size() == 1);  // It shall not run there.
+  }
+  WHEN("it ends before it was heard to run") {
+    world.Ends("one", 3);
+    CHECK(world.Get("one").state() == S::FAILED);
+    CHECK(world.Get("one").failure() == S::COMMAND);
+    CHECK(world.Get("one").death().code() == 3);
+  }
+  WHEN("its environment cannot be made") {
+    proto::EntrypointReport report = world.Report("one");
+    report.mutable_ended()->set_setup_failed(true);
+    world.Send(world.node, report);
+    CHECK(world.Get("one").failure() == S::SETUP);
+  }
+  WHEN("its node dies") {
+    world.Runs("one");
+    const NodeNumber other = world.AddNode();
+    world.Pass(6 * kSecond, {other});
+    CHECK(world.Get("one").state() != S::FAILED);  // Asked through a node that has no say any more.
+    world.tool = RayletOf(other);
+    CHECK(world.Get("one").state() == S::FAILED);
+    CHECK(world.Get("one").failure() == S::NODE_DIED);
+    CHECK(world.TakeStarts(other).empty());
+  }
+}
+
+SCENARIO("of two submissions with one id one is accepted") {
+  SubmissionWorld world;
+  world.storage().hold = true;
+  const uint64_t a = world.GcsWorld::Send(world.tool, world.Submission("one"));
+  auto second = world.Submission("one");
+  second.mutable_submit_entrypoint()->mutable_entrypoint()->set_command("other");
+  const uint64_t b = world.GcsWorld::Send(world.tool, second);
+  CHECK(world.RepliesTo(world.tool, a).empty());  // Not before it is on disk.
+  world.storage().ReleaseAll();
+  world.storage().hold = false;
+  CHECK(Is(world.RepliesTo(world.tool, a).at(0), ErrorKind::kNone));
+  CHECK(Is(world.RepliesTo(world.tool, b).at(0), ErrorKind::kActorNameTaken));
+  CHECK(world.Get("one").entrypoint().command() == "python main.py");
+  THEN("who repeats its own request by its key gets the first answer") {
+    auto keyed = world.Submission("two");
+    keyed.mutable_submit_entrypoint()->set_idempotency_key("key");
+    CHECK(Is(world.Ask(world.tool, keyed), ErrorKind::kNone));
+    CHECK(world.Ask(world.tool, keyed).submission().number() == 2);
+    CHECK(world.TakeStarts(world.node).size() == 2);
+    keyed.mutable_submit_entrypoint()->set_idempotency_key("other key");
+    CHECK(Is(world.Ask(world.tool, keyed), ErrorKind::kActorNameTaken));
+  }
+}
+
+SCENARIO("what no submission can be is refused") {
+  SubmissionWorld world;
+  for (const std::string& id :
+       {std::string(), std::string("a b"), std::string("../x"), std::string(129, 'x')}) {
+    CAPTURE(id);
+    CHECK(Is(world.Submit(id), ErrorKind::kInvalidArgument));
+  }
+  CHECK(Is(world.Submit(std::string(128, 'x')), ErrorKind::kNone));
+  auto request = world.Submission("one");
+  proto::Entrypoint* wanted = request.mutable_submit_entrypoint()->mutable_entrypoint();
+  wanted->add_environ("no equals sign");
+  CHECK(Is(world.Ask(world.tool, request), ErrorKind::kInvalidArgument));
+  wanted->clear_environ();
+  wanted->set_command("");
+  CHECK(Is(world.Ask(world.tool, request), ErrorKind::kInvalidArgument));
+  wanted->set_command(std::string(300 << 10, 'x'));
+  CHECK(Is(world.Ask(world.tool, request), ErrorKind::kInvalidArgument));
+  CHECK(Is(world.Submit("much", -1), ErrorKind::kInvalidArgument));
+}
+
+SCENARIO("a submission that wants resources waits for a node with room") {
+  SubmissionWorld world;  // A node has 2 CPUs.
+  CHECK(world.Submit("large", 16).submission().state() == S::PENDING);
+  CHECK_FALSE(world.Get("large").words().empty());
+  proto::GcsRequest heartbeat;
+  (*heartbeat.mutable_heartbeat()->mutable_available()->mutable_amounts())["CPU"] = 20'000;
+  world.Tell(RayletOf(world.node), heartbeat);
+  CHECK(world.Submit("fits", 2).submission().state() == S::STARTING);
+  THEN("what was ordered counts as taken") {
+    CHECK(world.Submit("later", 1).submission().state() == S::PENDING);
+    world.Ends("fits", 0);
+    world.Pass(1100 * kMillisecond, {world.node});
+    CHECK(world.Get("later").state() == S::STARTING);
+  }
+  THEN("one that its raylet gives back is looked at again, in another attempt") {
+    world.GivesBack("fits");
+    CHECK(world.Get("fits").state() == S::PENDING);
+    world.Ends("fits", 0);  // Of the attempt that is over.
+    CHECK(world.Get("fits").state() == S::PENDING);
+    world.Pass(2500 * kMillisecond, {world.node});
+    CHECK(world.Get("fits").state() == S::STARTING);
+    CHECK(world.Get("fits").attempt() == 2);
+  }
+  THEN("it fails when its time to start is over, and is not begun afterwards") {
+    world.Pass(901 * kSecond, {world.node});
+    CHECK(world.Get("large").state() == S::FAILED);
+    CHECK(world.Get("large").failure() == S::NOT_STARTED_IN_TIME);
+    CHECK(world.Get("fits").state() == S::STARTING);  // Its raylet may have begun it:
+    world.TakeStarts(world.node);
+    REQUIRE_FALSE(world.stops.empty());  // it is told to end it, until it says that it has.
+    world.GivesBack("fits");
+    CHECK(world.Get("fits").state() == S::FAILED);
+    CHECK(world.Get("fits").failure() == S::NOT_STARTED_IN_TIME);
+  }
+}
+
+SCENARIO("a submission is stopped in each of its states") {
+  SubmissionWorld world;
+  CHECK(Is(world.Stop("none"), ErrorKind::kNotFound));
+  WHEN("it waits for a node") {
+    world.Submit("large", 16);
+    CHECK(world.Stop("large").submission().state() == S::STOPPED);
+    CHECK(world.TakeStarts(world.node).empty());
+  }
+  WHEN("its raylet was told to start it") {
+    world.Submit("one");
+    CHECK(world.Stop("one").submission().stopping());
+    world.TakeStarts(world.node);
+    CHECK(world.stops.size() == 1);
+    world.Pass(1200 * kMillisecond, {world.node});
+    CHECK(world.TakeStarts(world.node).empty());  // Not to start it, however long it takes;
+    CHECK(world.stops.size() == 2);               // to end it, again.
+    world.GivesBack("one");
+    CHECK(world.Get("one").state() == S::STOPPED);
+  }
+  WHEN("it runs") {
+    world.Submit("one");
+    world.Runs("one");
+    world.Stop("one");
+    CHECK(world.Get("one").state() == S::RUNNING);
+    world.Ends("one", 143);
+    CHECK(world.Get("one").state() == S::STOPPED);
+  }
+  WHEN("it ends well while it is being stopped") {
+    world.Submit("one");
+    world.Stop("one");
+    world.Ends("one", 0);
+    CHECK(world.Get("one").state() == S::SUCCEEDED);
+  }
+  WHEN("it has ended") {
+    world.Submit("one");
+    world.Ends("one", 1);
+    CHECK(world.Stop("one").submission().state() == S::FAILED);
+    CHECK(world.Get("one").state() == S::FAILED);
+  }
+}
+
+SCENARIO("submissions survive a restart of the GCS") {
+  SubmissionWorld world;
+  world.Submit("ordered");
+  world.Submit("runs");
+  world.Runs("runs");
+  world.Submit("stops");
+  world.Runs("stops");
+  world.Stop("stops");
+  world.Submit("ended");
+  world.Ends("ended", 0);
+  world.Submit("waits", 16);
+  world.Restart();
+  CHECK(world.Get("ended").state() == S::SUCCEEDED);
+  CHECK(world.Submit("early").submission().state() == S::PENDING);  // No orders before the reports.
+  CHECK(world.TakeStarts(world.node).empty());
+  proto::NodeReport report;
+  for (const char* id : {"runs", "stops"}) {
+    *report.add_entrypoints() = world.Report(id);
+    report.mutable_entrypoints(report.entrypoints_size() - 1)->mutable_running()->set_os_pid(77);
+  }
+  WHEN("its raylet still has them") {
+    world.ReportNode(world.node, report);
+    world.Pass(200 * kMillisecond, {world.node});
+    CHECK(world.Get("runs").state() == S::RUNNING);
+    CHECK(world.Get("waits").state() == S::PENDING);
+    std::set<std::string> started;
+    for (const auto& start : world.TakeStarts(world.node))
+      started.insert(start.entrypoint().submission_id());
+    CHECK(started == std::set<std::string>{"early", "ordered"});
+    REQUIRE(world.stops.size() == 1);
+    CHECK(world.stops[0].submission_id() == "stops");
+  }
+  WHEN("its raylet has lost one that ran") {
+    world.ReportNode(world.node, {});
+    CHECK(world.Get("runs").state() == S::FAILED);
+    CHECK(world.Get("stops").state() == S::STOPPED);
+    CHECK(world.Get("ordered").state() == S::STARTING);
+  }
+  WHEN("one has ended meanwhile") {
+    report.mutable_entrypoints(0)->mutable_ended()->mutable_death()->set_cause(
+        proto::Death::EXITED);
+    world.ReportNode(world.node, report);
+    CHECK(world.Get("runs").state() == S::SUCCEEDED);
+  }
+}
+
+SCENARIO("submissions are listed from the newest on, and forgotten from the first to end on") {
+  SubmissionWorld world({.max_ended_submissions = 3});
+  for (const char* id : {"a", "b", "c", "d", "e"}) {
+    world.Submit(id);
+    world.clock.Advance(kMillisecond);
+    if (std::string(id) != "a") world.Ends(id, 0);
+  }
+  world.Ends("a", 0);
+  const proto::SubmissionList page = world.List(2);
+  REQUIRE(page.submissions_size() == 2);
+  CHECK(page.more());
+  CHECK(page.submissions(0).entrypoint().submission_id() == "e");
+  const proto::SubmissionList rest = world.List(10, page.submissions(1).number());
+  CHECK(rest.submissions_size() == 3);
+  CHECK_FALSE(rest.more());
+  world.Pass(100 * kMillisecond, {world.node});
+  CHECK(world.List(10).submissions_size() == 3);
+  CHECK(world.Get("a").state() == S::SUCCEEDED);  // It was the last to end.
+  CHECK(Is(world.Delete("b"), ErrorKind::kNotFound));
+  CHECK(Is(world.Delete("a"), ErrorKind::kNone));
+  CHECK(Is(world.Delete("a"), ErrorKind::kNotFound));
+  world.Submit("new");
+  CHECK(Is(world.Delete("new"), ErrorKind::kInvalidArgument));
+  world.Restart();
+  CHECK(world.List(10).submissions_size() == 3);
+}
+
+}  // namespace sheaf

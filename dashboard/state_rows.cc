@@ -80,7 +80,7 @@ std::string_view TaskStateName(std::string_view state) {
   return state;
 }
 
-// The names of Ray's ErrorType.
+// As Ray's listings name the reasons.
 std::string_view TaskErrorName(std::string_view error) {
   static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
       {"TaskFailed", "TASK_EXECUTION_EXCEPTION"},

@@ -70,6 +70,7 @@ class Driver:
         self._calls: dict[Any, tuple[str, Run]] = {}  # What is under way, by reference.
         self._stopping: dict[Any, float] = {}  # By reference: until when.
         self._asked_capacity = -1e9
+        self._addresses: dict[str, str] = {}  # Of nodes, by id.
 
     def run(self) -> None:
         """To the end. Raises what searchers, schedulers, stoppers and callbacks raise, and
@@ -98,6 +99,11 @@ class Driver:
         if now - self._asked_capacity >= _CAPACITY_EACH_S:
             self._controller.settings.capacity = sheaf.cluster_resources()
             self._asked_capacity = now
+
+    def _address_of(self, node_id: str) -> str:
+        if node_id not in self._addresses:
+            self._addresses = {row["NodeID"]: row["NodeManagerAddress"] for row in sheaf.nodes()}
+        return self._addresses.get(node_id, "")
 
     def _close(self) -> None:
         for run in self._runs.values():
@@ -234,7 +240,7 @@ class Driver:
     def _on_batch(self, run: Run, batch: Any) -> None:
         trial = run.trial
         if batch.place is not None:
-            run.rows.at(batch.place)
+            run.rows.at(batch.place, self._address_of(batch.place.node_id))
             self._controller.began(trial)
         run.function_ended = batch.ended and not self._plan.is_class
         results = []

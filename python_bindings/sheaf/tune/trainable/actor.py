@@ -75,9 +75,7 @@ class TrialActor:
 
 def _place() -> Place:
     context = sheaf.get_runtime_context()
-    return Place(
-        os.getpid(), os.uname().nodename, sheaf.util.get_node_ip_address(), context.get_node_id()
-    )
+    return Place(os.getpid(), os.uname().nodename, context.get_node_id())
 
 
 class _Tee:

@@ -38,10 +38,11 @@ class TrialSpec:
 
 
 class Place:
-    """Where a trial runs."""
+    """Where a trial runs. The driver knows the addresses of nodes: a process of its own that asks
+    for them takes longer than a short trial."""
 
-    def __init__(self, pid: int, hostname: str, node_ip: str, node_id: str):
-        self.pid, self.hostname, self.node_ip, self.node_id = pid, hostname, node_ip, node_id
+    def __init__(self, pid: int, hostname: str, node_id: str):
+        self.pid, self.hostname, self.node_id = pid, hostname, node_id
 
 
 class Row:

@@ -108,7 +108,7 @@ class World:
             self.now, _, event = heapq.heappop(self.events)
             event()
             self.handled += 1
-        assert not self.processes and not any(controller._used.values())
+        assert not self.processes and not any(controller._room.used.values())
         return controller.get_trials()
 
     def note(self, *what):

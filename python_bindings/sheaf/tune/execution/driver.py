@@ -4,6 +4,7 @@ comes back."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import time
 import traceback
@@ -17,6 +18,7 @@ from sheaf.exceptions import RayError
 from sheaf.tune.execution.commands import Begin, Command, Continue, Delete, End, Save, WriteError
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.experiment_log import ExperimentLog
+from sheaf.tune.execution.interrupts import Interrupts
 from sheaf.tune.execution.processes import Process, Processes
 from sheaf.tune.execution.result_rows import ResultRows
 from sheaf.tune.experiment.trial import Trial
@@ -72,13 +74,22 @@ class Driver:
         self._asked_capacity = -1e9
         self._addresses: dict[str, str] = {}  # Of nodes, by id.
 
-    def run(self) -> None:
-        """To the end. Raises what searchers, schedulers, stoppers and callbacks raise, and
-        KeyboardInterrupt; no trial runs then, and what was reached is in the journal."""
+    def run(self) -> bool:
+        """To the end; whether Ctrl-C was that. Raises what searchers, schedulers, stoppers and
+        callbacks raise, and KeyboardInterrupt; no trial runs then, and what was reached is in the
+        journal."""
+        with Interrupts() as interrupts:
+            self._run(interrupts)
+        self._tell(True)
+        return interrupts.asked
+
+    def _run(self, interrupts: Interrupts) -> None:
         try:
-            while True:
+            while not interrupts.asked:
                 now = time.monotonic()
-                self._look_at_cluster(now)
+                if now - self._asked_capacity >= _CAPACITY_EACH_S:
+                    self._look_at_cluster()
+                    self._asked_capacity = now
                 self._controller.stop_if_told()
                 self._controller.start_trials(now)
                 while self._controller.commands:
@@ -93,16 +104,21 @@ class Driver:
                 self._hear()
         finally:
             self._close()
-        self._tell(True)
 
-    def _look_at_cluster(self, now: float) -> None:
-        if now - self._asked_capacity >= _CAPACITY_EACH_S:
-            self._controller.settings.capacity = sheaf.cluster_resources()
-            self._asked_capacity = now
+    def _look_at_cluster(self) -> None:
+        rows = [row for row in sheaf.nodes() if row["Alive"]]
+        settings = self._controller.settings
+        settings.nodes = [row["Resources"] for row in rows]
+        capacity: dict[str, float] = collections.defaultdict(float)
+        for node in settings.nodes:
+            for name, amount in node.items():
+                capacity[name] += amount
+        settings.capacity = capacity
+        self._addresses.update((row["NodeID"], row["NodeManagerAddress"]) for row in rows)
 
     def _address_of(self, node_id: str) -> str:
-        if node_id not in self._addresses:
-            self._addresses = {row["NodeID"]: row["NodeManagerAddress"] for row in sheaf.nodes()}
+        if node_id not in self._addresses:  # It has joined a moment ago.
+            self._look_at_cluster()
         return self._addresses.get(node_id, "")
 
     def _close(self) -> None:

@@ -17,6 +17,7 @@ import time
 from typing import Any
 
 from sheaf.air import storage
+from sheaf.tune.error import TuneError
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.journal import Journal, read_records
 from sheaf.tune.execution.trial_records import pack, record_of
@@ -101,6 +102,7 @@ class ExperimentLog:
             record["source"] = pack(self._source.get_state())
             if isinstance(self._source, SearcherSource) and self._source.events:
                 record["events"] = pack(self._source.events)
+                record["first_event"] = self._saved_events + len(self._events)
                 self._events += self._source.events
                 self._source.events = []
             for one in record["trials"]:
@@ -171,19 +173,23 @@ class Found:
         self.settings: Any = None
         self.trials: dict[str, dict[str, Any]] = {}
         self.source: Any = None
-        self._events: list[Any] = []
-        self._first = 0  # The number of the first of these.
+        self._events: dict[int, Any] = {}  # By number: a damaged record leaves a gap.
+        self._first = 0  # How many of them the searcher's own state has.
         for record in records:
             if "settings" in record and "trials" in record:
-                self.trials, self._events, self._first = {}, [], record["searcher"]
+                self.trials, self._events = {}, {}
             self.settings = record.get("settings", self.settings)
             for trial in record.get("trials", ()):
                 self.trials[trial["id"]] = trial
             self.source = record.get("source", self.source)
-            self._events += record.get("events", ())
-            if "searcher" in record:
-                del self._events[: record["searcher"] - self._first]
-                self._first = record["searcher"]
+            self._first = record.get("searcher", self._first)
+            first = record.get("first_event", self._first)
+            self._events.update(enumerate(record.get("events", ()), first))
+        if self.settings is None:
+            raise TuneError(
+                f"{os.path.join(path, JOURNAL)!r} is damaged: the record of what the experiment "
+                "was told is not whole"
+            )
 
     def restore_searcher(self, searcher: Any, unpack: Any) -> None:
         """The searcher goes on where it was: from what it saved, and what it was asked and told
@@ -191,7 +197,8 @@ class Found:
         path = os.path.join(self._path, _SEARCHER.format(self._first))
         if os.path.exists(path):
             searcher.restore(path)
-        for event in unpack(self._events):
+        events = [event for n, event in sorted(self._events.items()) if n >= self._first]
+        for event in unpack(events):
             if event[0] == "suggest":
                 searcher.suggest(event[1])
             else:

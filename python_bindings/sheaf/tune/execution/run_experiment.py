@@ -20,7 +20,12 @@ from sheaf.tune.execution.driver import Driver, Plan
 from sheaf.tune.execution.experiment_log import ExperimentLog, Found
 from sheaf.tune.execution.placement_groups import resource_dict_to_pg_factory
 from sheaf.tune.execution.processes import Processes
-from sheaf.tune.execution.trial_records import check_checkpoints, trial_of, unpack
+from sheaf.tune.execution.trial_records import (
+    check_checkpoints,
+    given_checkpoint,
+    trial_of,
+    unpack,
+)
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource, VariantSource
 from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
@@ -47,18 +52,21 @@ HOME = "~/sheaf_results"
 
 @dataclasses.dataclass
 class Ask:
-    """What an experiment is told. `resources`: of each trial; None: as the trainable says."""
+    """What an experiment is told. `resources`: of each trial; None: as the trainable says.
+    `begin_from`: the path of a checkpoint that trials begin from; None: they begin anew."""
 
     trainable: Any
     space: dict[str, Any]
     tune: TuneConfig
     run: RunConfig
     resources: Any = None
+    begin_from: str | None = None
 
 
 @dataclasses.dataclass
 class Done:
-    """What has become of an experiment. `error`: of the first trial that failed."""
+    """What has become of an experiment. `error`: of the first trial that failed. `interrupted`:
+    Ctrl-C has ended it."""
 
     trials: list[Trial]
     path: str
@@ -66,6 +74,34 @@ class Done:
     metric: str | None
     mode: str | None
     error: BaseException | None = None
+    interrupted: bool = False
+
+
+def run_experiment(
+    ask: Ask, path: str, filesystem: Any, found: Found | None, resume: ResumeConfig | None
+) -> Done:
+    """Runs an experiment to the end. found: what is left of an earlier run. Inside a task it is an
+    actor of its own that does: it holds no CPU, where a task would hold what its trials need."""
+    if not _is_in_task():
+        return ExperimentRun(ask, path, filesystem).go(found, resume)
+    actor: Any = sheaf.remote(num_cpus=0)(_Elsewhere).remote()
+    try:
+        done: Done = sheaf.get(actor.run.remote(ask, path, filesystem, found, resume))
+        return done
+    finally:
+        sheaf.kill(actor)
+
+
+class _Elsewhere:
+    def run(self, *given: Any) -> Done:
+        return run_experiment(*given)
+
+
+def _is_in_task() -> bool:
+    if not sheaf.is_initialized():
+        return False
+    context = sheaf.get_runtime_context()
+    return context.get_task_id() is not None and context.get_actor_id() is None
 
 
 class ExperimentRun:
@@ -81,6 +117,7 @@ class ExperimentRun:
         self._is_class = isinstance(ask.trainable, type) and issubclass(ask.trainable, Trainable)
         config = ask.tune
         self._scheduler = config.scheduler or FIFOScheduler()
+        self._first = None if ask.begin_from is None else given_checkpoint(ask.begin_from)
         self._stop: dict[str, float] = {}
         self._stopper = self._make_stopper()
         self._source = self._make_source()
@@ -115,7 +152,7 @@ class ExperimentRun:
             self._make_plan(),
             self._make_tell(controller),
         )
-        driver.run()
+        interrupted = driver.run()
         callbacks.on_experiment_end(trials=controller.get_trials())
         metric, mode = self.objective()
         return Done(
@@ -125,6 +162,7 @@ class ExperimentRun:
             metric,
             mode,
             controller.first_error,
+            interrupted,
         )
 
     def objective(self) -> tuple[str | None, str | None]:
@@ -222,6 +260,7 @@ class ExperimentRun:
             experiment_path=self._path,
             trial_name_creator=ask.tune.trial_name_creator,
             trial_dirname_creator=ask.tune.trial_dirname_creator,
+            begin_from=self._first,
         )
 
     def _make_callbacks(self) -> list[Callback]:
@@ -281,7 +320,8 @@ class ExperimentRun:
         def tell(last: bool) -> None:
             if reporter.should_report(controller.get_trials(), done=last):
                 debug = self._scheduler.debug_string() if not last else ""
-                reporter.report(controller.get_trials(), last, debug)
+                waits = controller.first_waiting() if not last else ""
+                reporter.report(controller.get_trials(), last, debug, waits)
 
         return tell
 
@@ -304,6 +344,7 @@ class ExperimentRun:
             "run": run,
             "objects": objects,
             "resources": ask.resources,
+            "begin_from": ask.begin_from,
         }
 
     # Taking up.

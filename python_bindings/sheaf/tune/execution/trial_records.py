@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from sheaf.air.checkpoint import Checkpoint
 from sheaf.tune import result as fields
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.placement_groups import PlacementGroupFactory
+from sheaf.tune.experiment.kept_checkpoints import Kept
 from sheaf.tune.experiment.trial import MetricRecord, Trial
 
 _PICKLED = "__pickled__"
@@ -124,6 +126,17 @@ def trial_of(record: dict[str, Any], filesystem: Any, make: Callable[..., Trial]
             error = TuneError(trial.error_text)
         trial.error = error
     return trial
+
+
+def given_checkpoint(path: str) -> Kept:
+    """The checkpoint in a folder that no trial of the experiment has written. FileNotFoundError:
+    there is none."""
+    filesystem, inside = storage.resolve(path, None)
+    files = storage.files_of(filesystem)
+    if not files.names(inside):
+        raise FileNotFoundError(f"restore={path!r}: there is no checkpoint in this folder")
+    marker = json.loads(files.read(f"{inside}/{storage.MARKER}") or "{}")
+    return Kept(Checkpoint(inside, filesystem), marker.get("metrics", {}), 0)
 
 
 def check_checkpoints(trial: Trial, filesystem: Any) -> None:

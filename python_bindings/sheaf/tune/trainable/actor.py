@@ -8,6 +8,7 @@ import sys
 from typing import Any, TextIO
 
 import sheaf
+import sheaf.tune.context  # Ahead of the forks: report needs it.
 from sheaf.air import session as air_session
 from sheaf.air.checkpoint import Checkpoint
 from sheaf.tune.trainable.class_session import ClassSession

@@ -137,7 +137,7 @@ class ExperimentRun:
             self._path, self._settings(), self._source, self._scheduler, self._filesystem
         )
         if found is not None:
-            log.keep(trials)
+            log.keep(trials, found)
         controller.add_restored(trials)
         callbacks.setup(
             stop=self._ask.run.stop,
@@ -357,7 +357,7 @@ class ExperimentRun:
         if found.source is not None:
             self._source.set_state(unpack(found.source), open_trials)
         if isinstance(self._source, SearcherSource):
-            found.restore_searcher(self._source.search_alg, unpack)
+            found.restore_searcher(self._source.search_alg)
         found.restore_scheduler(self._scheduler)
         return trials
 

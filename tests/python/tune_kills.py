@@ -105,7 +105,9 @@ def kill_a_driver(folder, seed, searched):
     journal = folder / "e" / JOURNAL
     wanted = draw.randrange(1000, 40000)  # Bytes, at which it is killed.
     wait_until(
-        lambda: driver.poll() is not None or journal.exists() and journal.stat().st_size >= wanted
+        lambda: driver.poll() is not None or journal.exists() and journal.stat().st_size >= wanted,
+        f"seed {seed}: a driver does not end",
+        seconds=120,
     )
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()

@@ -63,8 +63,8 @@ def _preload(names: list[str]) -> None:
             importlib.import_module(name)
         except ImportError:
             pass  # The task that needs it will say so.
-    # What is there now lives as long as the process: a collection of garbage in a fork would read it
-    # all, and copy each page that it notes something in.
+    # What is there now lives as long as the process: a collection of garbage in a fork would read
+    # all of it, and copy each page that it notes something in.
     gc.collect()
     gc.freeze()
 

@@ -47,7 +47,10 @@ def walk(folder, callbacks=()):
     return tune.Tuner(
         lambda config: {"v": config["n"]},
         tune_config=tune.TuneConfig(
-            search_alg=ConcurrencyLimiter(tune_kills.Walk(), 1), num_samples=12, metric="v", mode="max"
+            search_alg=ConcurrencyLimiter(tune_kills.Walk(), 1),
+            num_samples=12,
+            metric="v",
+            mode="max",
         ),
         run_config=tune.RunConfig(name="walk", storage_path=folder, verbose=0, callbacks=callbacks),
     )

@@ -5,7 +5,9 @@ comes back."""
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import os
 import time
 import traceback
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from typing import Any
 import sheaf
 from sheaf.air import storage
 from sheaf.air.config import CheckpointConfig
-from sheaf.exceptions import RayError
+from sheaf.exceptions import RayActorError, RayError
 from sheaf.tune.execution.commands import Begin, Command, Continue, Delete, End, Save, WriteError
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.experiment_log import ExperimentLog
@@ -22,10 +24,12 @@ from sheaf.tune.execution.interrupts import Interrupts
 from sheaf.tune.execution.processes import Process, Processes
 from sheaf.tune.execution.result_rows import ResultRows
 from sheaf.tune.experiment.trial import Trial
-from sheaf.tune.trainable.messages import TrialSpec, checkpoint_of
+from sheaf.tune.trainable.messages import Place, TrialSpec, checkpoint_of
 
 _TICK_S = 0.1  # How long results are waited for at most, so that the clock is looked at.
 _CAPACITY_EACH_S = 1.0  # How often the cluster is asked for its size.
+_LINES = 10  # Of a process that has died, of each of its logs.
+_LOG_S = 2.0  # How long its node may take to give them.
 _GRACE_S = 5.0  # How long a trial that shall end may go on with its step.
 
 
@@ -243,6 +247,8 @@ class Driver:
             return
         remote = isinstance(error, RayError)  # Its text is the traceback over there.
         text = str(error) if remote else "".join(traceback.format_exception(error))
+        if isinstance(error, RayActorError):
+            text += _last_lines(run.rows.place)
         self._controller.on_failed(run.trial, error, text)
 
     def _on_saved(self, run: Run, answer: Any) -> None:
@@ -268,3 +274,16 @@ class Driver:
                 self._controller.on_checkpoint(trial, checkpoint, number, result)
             results.append((result, row.metrics))
         self._controller.on_batch(trial, results, batch.ended)
+
+
+def _last_lines(place: Place) -> str:
+    """What a process that has died has printed last; empty: nothing, or its node does not say."""
+    from sheaf.util.state import get_log  # Seldom needed.
+
+    text = ""
+    for suffix in ("out", "err"):
+        file = f"{os.path.splitext(place.log)[0]}.{suffix}"
+        with contextlib.suppress(Exception):  # Its node may have died with it.
+            lines = get_log(node_id=place.node_id, filename=file, tail=_LINES, timeout=_LOG_S)
+            text += "".join(f"\n{file}: {line.rstrip()}" for line in lines)
+    return text

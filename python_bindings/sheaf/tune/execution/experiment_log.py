@@ -82,9 +82,7 @@ class ExperimentLog:
         self._written = -1e9
         self._events: list[Any] = []  # Of the searcher, since its state was saved.
         self._saved_events = 0  # How many there were before these.
-        self._searcher = (
-            _State(source.search_alg) if isinstance(source, SearcherSource) else None
-        )
+        self._searcher = _State(source.search_alg) if isinstance(source, SearcherSource) else None
         self._scheduler = _State(scheduler)
         fresh = not os.path.exists(os.path.join(path, JOURNAL))
         self._journal = Journal(os.path.join(path, JOURNAL), self._snapshot)

@@ -38,7 +38,7 @@ class Interrupts:
         self.asked = True
         self._give_back()
         _logger.warning(
-            "interrupted: the experiment stops, and what it has reached is saved; once more: at once"
+            "interrupted: the experiment stops, and its state is saved; once more: at once"
         )
 
     def _give_back(self) -> None:

@@ -5,11 +5,13 @@ common."""
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import time
 from typing import Any
 
 import sheaf
+from sheaf import cloudpickle
 from sheaf.air import storage
 from sheaf.air.config import RunConfig
 from sheaf.tune.callback import Callback, CallbackList
@@ -20,12 +22,7 @@ from sheaf.tune.execution.driver import Driver, Plan
 from sheaf.tune.execution.experiment_log import ExperimentLog, Found
 from sheaf.tune.execution.placement_groups import resource_dict_to_pg_factory
 from sheaf.tune.execution.processes import Processes
-from sheaf.tune.execution.trial_records import (
-    check_checkpoints,
-    given_checkpoint,
-    trial_of,
-    unpack,
-)
+from sheaf.tune.execution.trial_records import check_checkpoints, given_checkpoint, trial_of, unpack
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource, VariantSource
 from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
@@ -47,6 +44,7 @@ from sheaf.tune.trainable.trainable import Trainable
 from sheaf.tune.trainable.util import resources_of
 from sheaf.tune.tune_config import ResumeConfig, TuneConfig
 
+_logger = logging.getLogger(__name__)
 HOME = "~/sheaf_results"
 
 
@@ -95,6 +93,16 @@ def run_experiment(
 class _Elsewhere:
     def run(self, *given: Any) -> Done:
         return run_experiment(*given)
+
+
+def _can_be_stored(callback: Any) -> bool:
+    """Else an experiment that is taken up goes without it."""
+    try:
+        cloudpickle.dumps(callback)
+    except Exception as error:
+        _logger.warning("%r will not be there after Tuner.restore: %s", callback, error)
+        return False
+    return True
 
 
 def _is_in_task() -> bool:
@@ -335,7 +343,7 @@ class ExperimentRun:
         objects = {
             "search_alg": ask.tune.search_alg,
             "scheduler": ask.tune.scheduler,
-            "callbacks": list(ask.run.callbacks),
+            "callbacks": [one for one in ask.run.callbacks if _can_be_stored(one)],
         }
         return {
             "trainable": name_of(ask.trainable),

@@ -76,7 +76,11 @@ class TrialActor:
 
 def _place() -> Place:
     context = sheaf.get_runtime_context()
-    return Place(os.getpid(), os.uname().nodename, context.get_node_id())
+    try:
+        log = os.path.basename(os.readlink("/proc/self/fd/2"))
+    except OSError:
+        log = ""
+    return Place(os.getpid(), os.uname().nodename, context.get_node_id(), log)
 
 
 class _Tee:

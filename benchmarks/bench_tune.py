@@ -46,6 +46,8 @@ def measure_here(words, of_peer):
     """{name: {"figure", "floor"}} of the library that the environment names, in this process."""
     runtime = tune_rows.library()
     tune_rows.library("tune")  # Before workers start: they import what the driver has.
+    # As functions of a program are: a process that a trial begins in imports nothing for them.
+    tune_rows.library("cloudpickle").register_pickle_by_value(tune_rows)
     runtime.init(num_cpus=2, log_to_driver=False)
     figures = {}
     for name, row in chosen(words).items():
@@ -80,7 +82,9 @@ def run_peer(name, words):
     """Its figures; of rows that it did within the limit."""
     python = next((one for one in peer_pythons() if has(one, f"{name}.tune")), None)
     if python is None:
-        raise SystemExit(f"bench_tune: no Python has {name}.tune: set SHEAF_PEERS (CONTRIBUTING.md)")
+        raise SystemExit(
+            f"bench_tune: no Python has {name}.tune: set SHEAF_PEERS (CONTRIBUTING.md)"
+        )
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         figures = {}
         for row_name, row in chosen(words).items():

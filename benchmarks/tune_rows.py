@@ -229,9 +229,7 @@ def searched_by_tpe(count):
     space = {"x": tune.uniform(-5, 5), "y": tune.uniform(-5, 5)}
     trainable = tune.with_resources(lambda config: {"loss": _objective(config)}, {"cpu": 0.5})
     return (
-        fit(
-            trainable, count, space, search_alg=search, max_concurrent_trials=4, reuse_actors=True
-        )
+        fit(trainable, count, space, search_alg=search, max_concurrent_trials=4, reuse_actors=True)
         * 1000
         / count
     )

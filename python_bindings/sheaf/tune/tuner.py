@@ -15,7 +15,7 @@ from sheaf.tune.analysis.experiment_analysis import ExperimentAnalysis
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.experiment_log import JOURNAL, Found
 from sheaf.tune.execution.run_experiment import HOME, Ask, Done, run_experiment
-from sheaf.tune.execution.trial_records import unpack
+from sheaf.tune.execution.trial_records import trials_of, unpack
 from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.registry import check_trainable, get_trainable_cls
 from sheaf.tune.result_grid import ResultGrid
@@ -185,7 +185,13 @@ class Tuner:
             raise RuntimeError("get_results(): nothing has run yet; call fit() first")
         config = self._ask.tune
         return ResultGrid(
-            ExperimentAnalysis(self._path, default_metric=config.metric, default_mode=config.mode)
+            ExperimentAnalysis(
+                self._path,
+                storage_filesystem=self._filesystem,
+                trials=trials_of(self._found, self._path, self._filesystem),
+                default_metric=config.metric,
+                default_mode=config.mode,
+            )
         )
 
 

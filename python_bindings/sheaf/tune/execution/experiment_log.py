@@ -21,7 +21,7 @@ from sheaf.air import storage
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.journal import Journal, read_records
-from sheaf.tune.execution.trial_records import pack, record_of, unpack
+from sheaf.tune.execution.trial_records import no_collection, pack, record_of, unpack
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.result import EXPR_ERROR_FILE, EXPR_ERROR_PICKLE_FILE
@@ -179,7 +179,9 @@ class Found:
         self._path = path
         try:
             with open(os.path.join(path, JOURNAL), "rb") as file:
-                records, _ = read_records(file.read())
+                data = file.read()
+            with no_collection():
+                records, _ = read_records(data)
         except FileNotFoundError:
             records = []
         if not records:

@@ -22,7 +22,13 @@ from sheaf.tune.execution.driver import Driver, Plan
 from sheaf.tune.execution.experiment_log import ExperimentLog, Found
 from sheaf.tune.execution.placement_groups import resource_dict_to_pg_factory
 from sheaf.tune.execution.processes import Processes
-from sheaf.tune.execution.trial_records import check_checkpoints, given_checkpoint, trial_of, unpack
+from sheaf.tune.execution.trial_records import (
+    check_checkpoints,
+    given_checkpoint,
+    no_collection,
+    trial_of,
+    unpack,
+)
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource, VariantSource
 from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
@@ -358,7 +364,9 @@ class ExperimentRun:
     # Taking up.
 
     def _restore(self, found: Found, resume: ResumeConfig) -> list[Trial]:
-        trials = [trial_of(one, self._filesystem, self.make_trial) for one in found.trials.values()]
+        with no_collection():
+            records = found.trials.values()
+            trials = [trial_of(one, self._filesystem, self.make_trial) for one in records]
         for trial in trials:
             self._resume(trial, resume)
         open_trials = sum(not trial.is_finished() for trial in trials)

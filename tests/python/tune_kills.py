@@ -103,7 +103,7 @@ def kill_a_driver(folder, seed, searched):
         start_new_session=True,
     )
     journal = folder / "e" / JOURNAL
-    wanted = draw.randrange(1000, 40000)  # Bytes, at which it is killed.
+    wanted = draw.randrange(1000, 170_000)  # Bytes, at which it is killed: of nearly all there are.
     wait_until(
         lambda: driver.poll() is not None or journal.exists() and journal.stat().st_size >= wanted,
         f"seed {seed}: a driver does not end",

@@ -348,7 +348,7 @@ bench() {
       set -- "$@" "$argument"
     fi
   done
-  if [[ $area == python || $area == train ]]; then
+  if [[ $area == python || $area == train || $area == tune ]]; then
     (python_package "benchmarks/bench_$area.py" "$@")
     [[ -z $record ]] || python3 tools/evidence.py bench "$area" "$record"
     return

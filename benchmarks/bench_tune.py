@@ -1,195 +1,155 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Experiments of sheaf.tune on this machine, beside what their parts cost alone.
+"""Experiments of sheaf.tune on this machine, beside what their parts cost alone, and beside Ray.
 
-    ./do bench tune [--peer ray --peer-python PATH] [--json FILE] [--rows NAME,...]
+    ./do bench tune [--peer ray] [--json FILE] [--only WORD,WORD...]
 
-A peer runs the same rows in its own process; rows that take it more than ten minutes are left out.
+Rows are those of tune_rows.py. Ray does fewer trials of a row, and its figure is scaled. The rows
+of Optuna need optuna (for SQLite sqlalchemy) in this Python, or in $SHEAF_PEERS/tune, which then
+runs all; without it they are left out. Ray is that of $SHEAF_PEERS/tune or $SHEAF_PEERS/ray.
 """
 
 import argparse
-import importlib
+import importlib.util
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-REPORTS, REPORTERS = 5000, 8
+import tune_rows
 
-
-def library():
-    """(runtime, its tune), by the environment's word."""
-    name = os.environ.get("BENCH_TUNE_OF", "sheaf")
-    return importlib.import_module(name), importlib.import_module(f"{name}.tune")
+PEER_LIMIT_S = 600
 
 
-def one_report(config):
-    library()[1].report({"loss": config["x"]})
+def lacking(row):
+    """The modules that a row needs and this Python has not."""
+    found = []
+    for name in row.needs:
+        try:
+            if importlib.util.find_spec(name) is None:
+                found.append(name)
+        except ModuleNotFoundError:
+            found.append(name)
+    return found
 
 
-def many_reports(config):
-    report = library()[1].report
-    for step in range(REPORTS):
-        report({"loss": step})
+def chosen(words):
+    return {
+        name: row
+        for name, row in tune_rows.ROWS.items()
+        if not words or any(word.lower() in name.lower() for word in words)
+    }
 
 
-def fit(trainable, trials, restore=False, **config):
-    """(seconds, results) of an experiment."""
-    _, tune = library()
-    with tempfile.TemporaryDirectory() as folder:
-        tuner = tune.Tuner(
-            trainable,
-            param_space={"x": tune.uniform(0, 1)},
-            tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=trials, **config),
-            run_config=tune.RunConfig(name="bench", storage_path=folder, verbose=0),
-        )
-        began = time.perf_counter()
-        results = tuner.fit()
-        spent = time.perf_counter() - began
-        if restore:
-            began = time.perf_counter()
-            again = tune.Tuner.restore(f"{folder}/bench", trainable).get_results()
-            assert len(again) == trials
-            spent = time.perf_counter() - began
-    assert results.num_errors == 0, results.errors
-    return spent
-
-
-def loggers(wanted):
-    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "0" if wanted else "1"
-
-
-def tuner_of_one_trial():
-    fit(one_report, 1)
-    return statistics.median(fit(one_report, 1) for _ in range(5)), "s"
-
-
-def thousand_trials_fresh():
-    loggers(False)
-    return fit(one_report, 1000), "s"
-
-
-def thousand_trials_reused():
-    loggers(False)
-    return fit(one_report, 1000, reuse_actors=True), "s"
-
-
-def ten_thousand_trials_reused():
-    loggers(False)
-    return fit(one_report, 10000, reuse_actors=True), "s"
-
-
-def restore_of_ten_thousand():
-    loggers(False)
-    return fit(one_report, 10000, restore=True, reuse_actors=True), "s"
-
-
-def _reports(wanted):
-    _, tune = library()
-    loggers(wanted)
-    spent = fit(tune.with_resources(many_reports, {"cpu": 0.25}), REPORTERS)
-    return REPORTS * REPORTERS / spent, "1/s"
-
-
-def reports_without_loggers():
-    return _reports(False)
-
-
-def reports_with_loggers():
-    return _reports(True)
-
-
-def floor_thousand_actor_calls():
-    """What a process that is used again costs at least."""
-    runtime, _ = library()
-
-    class Echo:
-        def call(self, value):
-            return value
-
-    handle = runtime.remote(Echo).remote()
-    runtime.get(handle.call.remote(0))
-    began = time.perf_counter()
-    for value in range(1000):
-        runtime.get(handle.call.remote(value))
-    return time.perf_counter() - began, "s"
-
-
-def floor_hundred_fresh_actors():
-    """What a fresh process costs at least."""
-    runtime, _ = library()
-
-    class Echo:
-        def call(self):
-            return 1
-
-    kind = runtime.remote(Echo)
-    began = time.perf_counter()
-    for _ in range(100):
-        handle = kind.remote()
-        runtime.get(handle.call.remote())
-        runtime.kill(handle)
-    return (time.perf_counter() - began) * 10, "s for 1,000"
-
-
-ROWS = [
-    tuner_of_one_trial,
-    floor_hundred_fresh_actors,
-    thousand_trials_fresh,
-    floor_thousand_actor_calls,
-    thousand_trials_reused,
-    ten_thousand_trials_reused,
-    restore_of_ten_thousand,
-    reports_without_loggers,
-    reports_with_loggers,
-]
-_SHORT_FOR_PEERS = {"tuner_of_one_trial", "reports_without_loggers", "reports_with_loggers"}
-
-
-def run_rows(wanted):
-    runtime, _ = library()
+def measure_here(words, of_peer):
+    """{name: {"figure", "floor"}} of the library that the environment names, in this process."""
+    runtime = tune_rows.library()
+    tune_rows.library("tune")  # Before workers start: they import what the driver has.
+    # As functions of a program are: a process that a trial begins in imports nothing for them.
+    tune_rows.library("cloudpickle").register_pickle_by_value(tune_rows)
     runtime.init(num_cpus=2, log_to_driver=False)
     figures = {}
-    for row in ROWS:
-        if not wanted or row.__name__ in wanted:
-            figure, unit = row()
-            figures[row.__name__] = {"figure": figure, "unit": unit}
-            print(f"{row.__name__:32} {figure:12,.3f} {unit}", flush=True)
+    for name, row in chosen(words).items():
+        count = row.peer_count if of_peer else row.count
+        missing = lacking(row)
+        if count == 0 or missing:
+            if missing:
+                print(f"{name:36} left out: there is no {', '.join(missing)}", flush=True)
+            continue
+        floor = None
+        if row.floor is not None and not of_peer:
+            floor = row.floor(row.floor_count)
+        figures[name] = {"figure": row.measure(count), "floor": floor}
+        side = os.environ.get("BENCH_TUNE_OF", "sheaf")
+        shown = "" if floor is None else f"   floor {floor:.4g}"
+        print(f"{name:36} {side:6} {figures[name]['figure']:10.4g} {row.unit}{shown}", flush=True)
     runtime.shutdown()
     return figures
 
 
-def run_peer(name, python):
-    """The rows that a peer does in minutes, in its own Python."""
+def peer_pythons():
+    root = os.environ.get("SHEAF_PEERS")
+    folders = [pathlib.Path(root) / name for name in ("tune", "ray")] if root else []
+    return [str(one / "bin" / "python") for one in folders if (one / "bin" / "python").exists()]
+
+
+def has(python, module):
+    return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
+
+
+def run_peer(name, words):
+    """Its figures; of rows that it did within the limit."""
+    python = next((one for one in peer_pythons() if has(one, f"{name}.tune")), None)
+    if python is None:
+        raise SystemExit(
+            f"bench_tune: no Python has {name}.tune: set SHEAF_PEERS (CONTRIBUTING.md)"
+        )
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        command = [python, __file__, "--json", file.name, "--rows", ",".join(_SHORT_FOR_PEERS)]
-        environment = {**os.environ, "BENCH_TUNE_OF": name}
-        environment.pop("PYTHONPATH", None)
-        subprocess.run(command, env=environment, check=True, timeout=900)
-        found = json.loads(pathlib.Path(file.name).read_text())
-    return found["rows"]
+        figures = {}
+        for row_name, row in chosen(words).items():
+            if row.peer_count == 0:
+                continue
+            command = [python, __file__, "--json", file.name, "--only", row_name.replace(",", ".")]
+            environment = {**os.environ, "BENCH_TUNE_OF": name, "RAY_AIR_NEW_OUTPUT": "0"}
+            environment.pop("PYTHONPATH", None)
+            try:
+                subprocess.run(
+                    command, env=environment, check=True, timeout=PEER_LIMIT_S, stderr=sys.stderr
+                )
+            except subprocess.SubprocessError as error:
+                print(f"{row_name:36} {name}: {error}", flush=True)
+                continue
+            figures.update(json.loads(pathlib.Path(file.name).read_text()))
+    return figures
+
+
+def with_optuna():
+    """Goes on in a Python that has Optuna, where this has not and one is there."""
+    if importlib.util.find_spec("optuna") is not None or "BENCH_TUNE_AGAIN" in os.environ:
+        return
+    python = next((one for one in peer_pythons() if has(one, "optuna, cloudpickle")), None)
+    backend = importlib.util.find_spec("nanobind_backend")
+    if python is None or backend is None or not backend.origin:
+        return
+    with tempfile.TemporaryDirectory() as folder:  # Of what this Python has, only that.
+        package = pathlib.Path(backend.origin).parent
+        (pathlib.Path(folder) / package.name).symlink_to(package)
+        path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), folder])
+        environment = {**os.environ, "PYTHONPATH": path, "BENCH_TUNE_AGAIN": "1"}
+        sys.exit(subprocess.run([python, *sys.argv], env=environment).returncode)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json")
-    parser.add_argument("--rows", default="")
-    parser.add_argument("--peer")
-    parser.add_argument("--peer-python", default=sys.executable)
-    arguments = parser.parse_args()
-    wanted = {name for name in arguments.rows.split(",") if name}
-    unknown = wanted - {row.__name__ for row in ROWS}
-    if unknown:
-        parser.error(f"--rows: there is no {', '.join(sorted(unknown))}")
-    result = {"rows": run_rows(wanted)}
-    if arguments.peer:
-        print(f"{arguments.peer}:", flush=True)
-        result["peer"] = run_peer(arguments.peer, arguments.peer_python)
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(result, indent=1))
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--only", default="", help="words of names of rows")
+    parser.add_argument("--peer", choices=["ray"])
+    given = parser.parse_args()
+    words = [word.replace(".", ",") for word in given.only.split(",") if word]
+    of_peer = "BENCH_TUNE_OF" in os.environ
+    if not chosen(words):
+        parser.error(f"--only: no row has one of {', '.join(words)} in its name")
+    if of_peer:
+        figures = measure_here(words, True)
+        pathlib.Path(given.json).write_text(json.dumps(figures))
+        return
+    with_optuna()
+    ours = measure_here(words, False)
+    theirs = run_peer(given.peer, words) if given.peer else {}
+    rows = [
+        {
+            "name": name,
+            "unit": tune_rows.ROWS[name].unit,
+            "better": tune_rows.ROWS[name].better,
+            "sheaf": figure["figure"],
+            "floor": figure["floor"],
+            "ray": theirs.get(name, {}).get("figure"),
+        }
+        for name, figure in ours.items()
+    ]
+    if given.json:
+        pathlib.Path(given.json).write_text(json.dumps({"rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

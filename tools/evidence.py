@@ -98,12 +98,12 @@ def bench_rows(area: str, figures) -> tuple[str, str, list[list[str]]]:
     if area in ("cpp", "cluster"):
         rows = [[row["name"], *_beside(row, "floor"), row["unit"]] for row in figures["rows"]]
         return "benchmarks_cpp.md", area, rows
-    if area == "python" and "rows" in figures:
+    if area in ("python", "tune") and "rows" in figures:
         rows = [
             [row["name"], *_beside(row, "ray"), _figure(row["floor"]), row["unit"]]
             for row in figures["rows"]
         ]
-        return "benchmarks_python.md", "ray", rows
+        return f"benchmarks_{area}.md", "ray", rows
     if area == "python":
         rows = [
             [name, _figure(row.get("rate", row.get("value"))), row["unit"]]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import os
 import random
@@ -61,6 +62,10 @@ def _preload(names: list[str]) -> None:
             importlib.import_module(name)
         except ImportError:
             pass  # The task that needs it will say so.
+    # What is there now lives as long as the process: a collection of garbage in a fork would read
+    # all of it, and copy each page that it notes something in.
+    gc.collect()
+    gc.freeze()
 
 
 def _take_variables() -> None:

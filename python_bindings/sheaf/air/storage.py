@@ -180,6 +180,7 @@ class ArrowFiles:
     def download(self, path: str, local: str) -> None:
         from pyarrow import fs
 
+        os.makedirs(local, exist_ok=True)
         fs.copy_files(
             path,
             local,

@@ -13,7 +13,7 @@ from sheaf.tune.analysis.experiment_analysis import ExperimentAnalysis
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.experiment_files import JOURNAL
 from sheaf.tune.execution.experiment_log import Found
-from sheaf.tune.execution.run_experiment import Ask, ExperimentRun
+from sheaf.tune.execution.run_experiment import Ask, run_experiment
 from sheaf.tune.experiment.experiment import Experiment
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.schedulers import create_scheduler
@@ -61,7 +61,7 @@ def run(
     chdir_to_trial_dir: Any = None,
     local_dir: str | None = None,
 ) -> ExperimentAnalysis:
-    """Runs an experiment.
+    """Runs an experiment. Ctrl-C ends it in order, behind what is saved; a second one at once.
 
     Args:
         run_or_experiment: a function that takes the configuration, a class derived from Trainable,
@@ -89,7 +89,7 @@ def run(
         export_formats: not looked at.
         max_failures: how often a trial may fail; -1: without bound.
         fail_fast: whether the first failure ends the experiment.
-        restore: not supported: give the checkpoint to the function.
+        restore: the path of a checkpoint that each trial begins from.
         resume: whether an experiment of this name is taken up: True or "AUTO" where there is one,
             "ERRORED_ONLY" its failed trials alone; with "+ERRORED" behind it, these as well.
         resume_config: says so in more detail.
@@ -110,15 +110,11 @@ def run(
 
     Raises:
         TuneError: a trial has failed, or what it was told does not fit.
-        NotImplementedError: `restore` is given.
+        FileNotFoundError: `restore` has no checkpoint.
     """
     given = dict(locals())
     if isinstance(run_or_experiment, Experiment):
         return _run_described(run_or_experiment, given)
-    if restore is not None:
-        raise NotImplementedError(
-            f"restore={restore!r}: give the checkpoint to the function by its configuration"
-        )
     trainable, of_trainer = found_trainable(run_or_experiment)
     run_config = RunConfig(
         name=name or (of_trainer.name if of_trainer else None),
@@ -150,14 +146,14 @@ def run(
         trial_name_creator=trial_name_creator,
         trial_dirname_creator=trial_dirname_creator,
     )
-    ask = Ask(trainable, config or {}, tune_config, run_config, resources_per_trial)
+    ask = Ask(trainable, config or {}, tune_config, run_config, resources_per_trial, restore)
     filesystem, path = new_folder(ask)
     found, how = _taken_up(filesystem, path, resume, resume_config)
-    done = ExperimentRun(ask, path, filesystem).go(found, how)
+    done = run_experiment(ask, path, filesystem, found, how)
     if fail_fast == "raise" and done.error is not None:
         raise done.error
     failed = [trial for trial in done.trials if trial.status == Trial.ERROR]
-    if failed and raise_on_failed_trial:
+    if failed and raise_on_failed_trial and not done.interrupted:
         raise TuneError(
             f"{len(failed)} of {len(done.trials)} trials have failed: "
             + ", ".join(map(str, failed[:10]))

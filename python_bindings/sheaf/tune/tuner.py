@@ -15,8 +15,8 @@ from sheaf.tune.analysis.experiment_analysis import ExperimentAnalysis
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.experiment_files import JOURNAL
 from sheaf.tune.execution.experiment_log import Found
-from sheaf.tune.execution.run_experiment import HOME, Ask, Done, ExperimentRun
-from sheaf.tune.execution.trial_records import unpack
+from sheaf.tune.execution.run_experiment import HOME, Ask, Done, run_experiment
+from sheaf.tune.execution.trial_records import trials_of, unpack
 from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.registry import check_trainable, get_trainable_cls
 from sheaf.tune.result_grid import ResultGrid
@@ -123,7 +123,7 @@ class Tuner:
         errored = kinds.RESUME if resume_errored else kinds.SKIP
         made = cls.__new__(cls)
         space = said["space"] if param_space is None else param_space
-        made._ask = Ask(trainable, space, tune, run, said["resources"])
+        made._ask = Ask(trainable, space, tune, run, said["resources"], said["begin_from"])
         made._found, made._path, made._filesystem = found, inside, filesystem
         made._resume = _resume_config or ResumeConfig(
             unfinished=kinds.RESUME if resume_unfinished else kinds.SKIP,
@@ -148,10 +148,12 @@ class Tuner:
 
     def fit(self) -> ResultGrid:
         """Runs the experiment, or goes on with it. Joins a cluster first, as sheaf.init() does,
-        where the process has not joined one.
+        where the process has not joined one. Ctrl-C ends it in order, behind what is saved; a
+        second one at once.
 
         Returns:
-            The results. Trials that have failed are among them, with their errors.
+            The results. Trials that have failed are among them, with their errors; and, behind
+            Ctrl-C, those that have not ended.
 
         Raises:
             TuneError: what it was told does not fit, or nothing can go on.
@@ -163,7 +165,7 @@ class Tuner:
         ask = self._ask
         if self._found is None:  # What searchers and schedulers learn is of one experiment.
             ask.tune = copy.copy(ask.tune)
-        done = ExperimentRun(ask, self._path, self._filesystem).go(self._found, self._resume)
+        done = run_experiment(ask, self._path, self._filesystem, self._found, self._resume)
         if ask.run.failure_config.fail_fast == "raise" and done.error is not None:
             raise done.error
         self._grid = ResultGrid(analysis_of(done))
@@ -187,6 +189,7 @@ class Tuner:
             ExperimentAnalysis(
                 self._path,
                 storage_filesystem=self._filesystem,
+                trials=trials_of(self._found, self._path, self._filesystem),
                 default_metric=config.metric,
                 default_mode=config.mode,
             )

@@ -108,7 +108,7 @@ class World:
             self.now, _, event = heapq.heappop(self.events)
             event()
             self.handled += 1
-        assert not self.processes and not any(controller._used.values())
+        assert not self.processes and not any(controller._room.used.values())
         return controller.get_trials()
 
     def note(self, *what):
@@ -265,3 +265,46 @@ def test_a_scheduler_that_chooses_nothing_is_named():
 
     with pytest.raises(tune.TuneError, match="Never chooses none of 3 PENDING"):
         World(1, Never(), 3).run()
+
+
+def test_each_trial_that_waits_says_why():
+    world = World(1, FIFOScheduler(), 4)
+    controller, settings = world.controller, world.controller.settings
+    settings.nodes = [{"CPU": 2.0}, {"CPU": 2.0, "GPU": 1.0}]
+    controller.start_trials(0.0)
+    first, *_, last = trials = controller.get_trials()
+    assert [trial.status for trial in trials] == [Trial.RUNNING] * 4
+    assert controller.first_waiting() == "" and controller.why_waiting(first) is None
+    world = World(1, FIFOScheduler(), 6)
+    controller, settings = world.controller, world.controller.settings
+    settings.nodes = [{"CPU": 2.0}, {"CPU": 2.0, "GPU": 1.0}]
+    controller.start_trials(0.0)
+    *_, fifth, last = controller.get_trials()
+    assert controller.why_waiting(fifth) == "it needs CPU: 1; free are CPU: 0"
+    settings.max_concurrent = 4
+    assert controller.why_waiting(fifth) == "max_concurrent_trials=4 run"
+    last.update_resources({"cpu": 3})
+    assert controller.why_waiting(last) == ("no node has CPU: 3; the nodes have 2 x CPU: 2")
+    last.update_resources(tune.PlacementGroupFactory([{"CPU": 2}] * 3))
+    assert controller.why_waiting(last) == "all nodes together have less than CPU: 6: CPU: 4"
+    last.update_resources(
+        tune.PlacementGroupFactory([{"CPU": 1}, {"GPU": 1, "CPU": 2}], "STRICT_PACK")
+    )
+    assert "no node has CPU: 3, GPU: 1" in controller.why_waiting(last)
+    assert controller.first_waiting().endswith("waits: max_concurrent_trials=4 run")
+
+
+def test_a_trial_that_no_node_can_run_lets_the_others_ahead_and_is_no_deadlock(caplog):
+    world = World(2, FIFOScheduler(), 3)
+    controller, settings = world.controller, world.controller.settings
+    settings.nodes = [{"CPU": 4.0}]
+    controller._add_trials(0.0)
+    large = controller.get_trials()[0]
+    large.update_resources({"cpu": 5})
+    world.at(
+        1000.0, lambda: settings.nodes.append({"CPU": 8.0}) or settings.capacity.update(CPU=12.0)
+    )
+    with caplog.at_level("WARNING"):
+        world.run()
+    assert [trial.status for trial in controller.get_trials()] == [Trial.TERMINATED] * 3
+    assert world.now >= 1000 and "cannot run: no node has CPU: 5" in caplog.text

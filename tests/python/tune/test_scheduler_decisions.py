@@ -9,6 +9,7 @@ import logging
 import pytest
 from scheduler_traces import KINDS, RECORDED, SEEDS, Anything, decide, digest
 from sheaf.tune import schedulers
+from sheaf.tune.schedulers import async_hyperband, hyperband_bracket
 from sheaf.tune.search import sample
 
 LIBRARY = Anything(**{**vars(sample), **vars(schedulers)})
@@ -41,15 +42,36 @@ def test_the_same_decisions(kind, recorded):
     )
 
 
-def test_another_rule_is_seen(recorded, monkeypatch):
-    from sheaf.tune.schedulers import async_hyperband
+def _cut_later(bracket, recorded, original):
+    return None if len(recorded) < 2 else original(bracket, recorded)
 
-    cutoff = async_hyperband._Bracket.cutoff
-    monkeypatch.setattr(
-        async_hyperband._Bracket,
-        "cutoff",
-        lambda self, recorded: None if len(recorded) < 2 else cutoff(self, recorded),
-    )
-    answers = recorded["asha"]["ray"]
-    differing = sum(digest(decide("asha", LIBRARY, seed)) != answers[seed] for seed in range(100))
+
+def _keep_the_worst(bracket, metric, metric_op, original):
+    return original(bracket, metric, -metric_op)
+
+
+def _forget_one(rule, trial_id, time, original):
+    return original(rule, trial_id, time)[1:]
+
+
+def _spare_the_worst(scheduler, original):
+    lower, upper = original(scheduler)
+    return lower[1:], upper
+
+
+@pytest.mark.parametrize(
+    ("kind", "altered", "method", "alteration"),
+    [
+        ("asha", async_hyperband._Bracket, "cutoff", _cut_later),
+        ("hyperband", hyperband_bracket.Bracket, "successive_halving", _keep_the_worst),
+        ("median", schedulers.MedianStoppingRule, "_means_of_others", _forget_one),
+        ("pbt", schedulers.PopulationBasedTraining, "_quantiles", _spare_the_worst),
+    ],
+)
+def test_another_rule_is_seen(kind, altered, method, alteration, recorded, monkeypatch):
+    original = getattr(altered, method)
+    changed = lambda *given: alteration(*given, original=original)
+    monkeypatch.setattr(altered, method, changed)
+    answers = recorded[kind]["ray"]
+    differing = sum(digest(decide(kind, LIBRARY, seed)) != answers[seed] for seed in range(100))
     assert differing > 20, differing

@@ -124,7 +124,9 @@ def test_an_experiment_is_in_its_storage(place, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("place", ["fsspec_folder", "pyarrow_folder"])
-def test_an_experiment_whose_program_is_killed_goes_on_from_its_storage(place, tmp_path):
+def test_an_experiment_whose_program_is_killed_goes_on_from_its_storage(
+    place, tmp_path, monkeypatch
+):
     globals()[place](tmp_path)  # Skips where the package is missing.
     program = f"""
         import pathlib, sys
@@ -156,6 +158,8 @@ def test_an_experiment_whose_program_is_killed_goes_on_from_its_storage(place, t
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     (tmp_path / "go").touch()
+    assert len(list(tmp_path.glob("sheaf-tune-*"))) == 1
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     filesystem = where["storage_filesystem"]
     results = tune.Tuner.restore(path, count, storage_filesystem=filesystem).fit()
     assert len(results) == 4 and not results.errors
@@ -164,6 +168,9 @@ def test_an_experiment_whose_program_is_killed_goes_on_from_its_storage(place, t
     for result in results:
         assert [row["n"] for row in result.metrics_history] == [1, 2, 3, 4, 5, 6]
         assert files.names(result.path)
+    assert not list(tmp_path.glob("sheaf-tune-*"))  # What the killed one has left is gone, too.
+    states = [name for name in files.names(path) if name.startswith("searcher-state-")]
+    assert len(states) == 1 and files.names(f"{path}/{states[0]}") == ["state", "state.wrapper"]
 
 
 class Counting(Searcher):
@@ -199,6 +206,42 @@ def test_a_copy_of_the_journal_that_was_cut_short_is_not_used(tmp_path):
     pathlib.Path(second_of(str(whole))).write_bytes(line[:7])
     whole.write_bytes(line * 2)
     assert len(read_journal(filesystem, "e")[0]) == 2
+    mirror.close()
+
+
+def test_a_storage_has_the_state_that_its_journal_names_at_each_moment(tmp_path):
+    """Whatever the last write was that came through before the program was killed."""
+    filesystem = fsspec_folder(tmp_path)["storage_filesystem"]
+    mirror, writes = Mirror(filesystem, "e"), []
+
+    def named():
+        records, _ = read_journal(filesystem, "e")
+        return records[-1]["searcher"] if records else None
+
+    def after_each(call):
+        def called(*given):
+            call(*given)
+            writes.append(given[0])
+            files = storage.files_of(filesystem)
+            assert named() is None or files.names(f"e/searcher-state-{named()}") == ["a", "state"]
+
+        return called
+
+    mirror._files.write = after_each(mirror._files.write)
+    mirror._files.remove = after_each(mirror._files.remove)
+    local = pathlib.Path(mirror.local)
+    mirror.start()
+    for number in range(3):
+        folder = local / f"searcher-state-{number}"
+        folder.mkdir()
+        (folder / "a").write_text("wrapper")
+        (folder / "state").write_text(str(number))
+        with open(local / JOURNAL, "ab") as file:
+            file.write(encode_line({"searcher": number}))
+        shutil.rmtree(local / f"searcher-state-{number - 1}", ignore_errors=True)
+        mirror.push()
+        assert named() == number
+    assert writes[-1] == "e/searcher-state-1"
     mirror.close()
 
 

@@ -13,7 +13,7 @@ from sheaf.air.result import ReportsFile
 from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.execution.experiment_log import Found
-from sheaf.tune.execution.trial_records import trial_of
+from sheaf.tune.execution.trial_records import trials_of
 from sheaf.tune.experiment.trial import Trial
 
 _SCOPES = ("all", "last", "avg", "last-5-avg", "last-10-avg")
@@ -48,22 +48,10 @@ class ExperimentAnalysis:
         )
         self.default_metric = default_metric
         self.default_mode = self._mode_of(default_mode) if default_mode else None
-        self.trials = self._read() if trials is None else trials
-
-    def _read(self) -> list[Trial]:
-        found = Found(self.experiment_path, self.filesystem)
-
-        def make(trial_id: str, config: Any, chosen: Any, tag: str) -> Trial:
-            return Trial(
-                "",
-                config=config,
-                trial_id=trial_id,
-                evaluated_params=chosen,
-                experiment_tag=tag,
-                experiment_path=self.experiment_path,
-            )
-
-        return [trial_of(record, self.filesystem, make) for record in found.trials.values()]
+        if trials is None:
+            found = Found(self.experiment_path, self.filesystem)
+            trials = trials_of(found, self.experiment_path, self.filesystem)
+        self.trials = trials
 
     # The best.
 

@@ -44,7 +44,7 @@ class Activity:
 
 @dataclasses.dataclass
 class Settings:
-    """Of an experiment. `capacity`: what all nodes have, by resource."""
+    """Of an experiment. `nodes`: what each node has, by resource; `capacity`: all together."""
 
     metric: str | None = None
     fail_fast: bool | str = False
@@ -52,3 +52,4 @@ class Settings:
     checkpoint_at_end: bool = False
     saves_on_demand: bool = False  # The trainable is a class.
     capacity: dict[str, float] = dataclasses.field(default_factory=dict)
+    nodes: list[dict[str, float]] = dataclasses.field(default_factory=list)

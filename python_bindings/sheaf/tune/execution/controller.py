@@ -17,6 +17,7 @@ from sheaf.tune.callback import CallbackList
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.activity import Activity, Phase, SaveHandle, Settings
 from sheaf.tune.execution.commands import Begin, Command, Continue, Delete, End, Save, WriteError
+from sheaf.tune.execution.room import Room
 from sheaf.tune.execution.trial_source import TrialSource
 from sheaf.tune.experiment.kept_checkpoints import Kept
 from sheaf.tune.experiment.trial import Trial
@@ -52,7 +53,7 @@ class Controller:
         self._live: dict[str, Trial] = {}  # Not finished, in the order they were added.
         self._active: dict[str, Activity] = {}
         self._pending = 0
-        self._used: dict[str, float] = collections.defaultdict(float)
+        self._room = Room(settings)
         self._restore_from: dict[str, SaveHandle] = {}  # By trial: a donor's.
         self._saves: dict[str, SaveHandle] = {}  # By trial: pinned for whoever exploits it.
         self._barren_since: float | None = None
@@ -173,12 +174,34 @@ class Controller:
         while not self.stopped:
             self._add_trials(now)
             chosen = self._scheduler.choose_trial_to_run(self)
-            if chosen is None or chosen.trial_id in self._active or not self._fits(chosen):
+            lacking = chosen and self._room.lacks(chosen.placement_group_factory)
+            if chosen is not None and lacking:
+                self._room.warn(chosen, lacking, now)
+                waiting = (one for one in self._live.values() if one.status == Trial.PENDING)
+                chosen = next((one for one in waiting if not self._lacks(one)), None)
+            if chosen is None or chosen.trial_id in self._active or self._obstacle(chosen):
                 return
-            donor = self._restore_from.get(chosen.trial_id)
-            if donor is not None and not donor.settled:
-                return  # It begins when the donor has saved.
             self._begin(chosen)
+
+    def why_waiting(self, trial: Trial) -> str | None:
+        """Why a trial that is not over does not run; None: it runs, or is over."""
+        if trial.is_finished() or trial.status == Trial.RUNNING:
+            return None
+        if trial.trial_id in self._active:
+            return "its process ends"
+        obstacle = self._obstacle(trial)
+        if obstacle is None:
+            held = trial.status == Trial.PAUSED
+            return f"{type(self._scheduler).__name__} holds it" if held else "others come first"
+        return obstacle
+
+    def first_waiting(self) -> str:
+        """For the one that looks on: the first trial that waits, and why; empty: none does."""
+        for trial in self._live.values():
+            reason = self.why_waiting(trial)
+            if reason is not None:
+                return f"{trial} waits: {reason}"
+        return ""
 
     def is_finished(self) -> bool:
         """Whether there is nothing more to do."""
@@ -189,6 +212,8 @@ class Controller:
         if self._active or self.is_finished():
             self._barren_since = None
             return
+        if any(map(self._lacks, self._live.values())):
+            return  # A node may join.
         if self._live and self.first_error is not None:
             # Schedulers that hold trials back until others have come as far may wait for one that
             # has failed: then the first of those goes on.
@@ -292,8 +317,7 @@ class Controller:
     def on_ended(self, trial: Trial) -> None:
         """What the trial held is free."""
         activity = self._active.pop(trial.trial_id)
-        for name, amount in activity.resources.items():
-            self._used[name] -= amount
+        self._room.free(activity.resources)
 
     def stop_all(self) -> None:
         """Ends all trials; none begins any more."""
@@ -323,25 +347,21 @@ class Controller:
             self._scheduler.on_trial_add(self, trial)
             self._mark(trial)
 
-    def _fits(self, trial: Trial) -> bool:
-        if not self._active:
-            return True
-        bound = self.settings.max_concurrent
-        if bound and len(self._active) >= bound:
-            return False
-        capacity = self.settings.capacity
-        return all(
-            self._used[name] + amount <= capacity.get(name, 0.0) + 1e-6
-            for name, amount in trial.placement_group_factory.required_resources.items()
-        )
+    def _lacks(self, trial: Trial) -> str | None:
+        return self._room.lacks(trial.placement_group_factory)
+
+    def _obstacle(self, trial: Trial) -> str | None:
+        donor = self._restore_from.get(trial.trial_id)
+        if donor is not None and not donor.settled:
+            return "the trial that it goes on from saves"
+        return self._room.waits_for(trial.placement_group_factory, len(self._active))
 
     def _begin(self, trial: Trial) -> None:
         donor = self._restore_from.get(trial.trial_id)
-        kept = (donor.kept if donor is not None else None) or trial.kept.newest
+        kept = (donor.kept if donor is not None else None) or trial.kept.newest or trial.begin_from
         resources = trial.placement_group_factory.required_resources
         self._active[trial.trial_id] = Activity(Phase.RUNNING, resources)
-        for name, amount in resources.items():
-            self._used[name] += amount
+        self._room.take(resources)
         self._set_status(trial, Trial.RUNNING)
         trial.init_local_path()
         self._callbacks.on_trial_start(iteration=self.iteration, trials=self._trials, trial=trial)

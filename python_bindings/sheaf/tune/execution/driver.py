@@ -4,7 +4,10 @@ comes back."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
+import os
 import time
 import traceback
 from collections.abc import Callable
@@ -13,17 +16,20 @@ from typing import Any
 import sheaf
 from sheaf.air import storage
 from sheaf.air.config import CheckpointConfig
-from sheaf.exceptions import RayError
+from sheaf.exceptions import RayActorError, RayError
 from sheaf.tune.execution.commands import Begin, Command, Continue, Delete, End, Save, WriteError
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.experiment_log import ExperimentLog
+from sheaf.tune.execution.interrupts import Interrupts
 from sheaf.tune.execution.processes import Process, Processes
 from sheaf.tune.execution.result_rows import ResultRows
 from sheaf.tune.experiment.trial import Trial
-from sheaf.tune.trainable.messages import TrialSpec, checkpoint_of
+from sheaf.tune.trainable.messages import Place, TrialSpec, checkpoint_of
 
 _TICK_S = 0.1  # How long results are waited for at most, so that the clock is looked at.
 _CAPACITY_EACH_S = 1.0  # How often the cluster is asked for its size.
+_LINES = 10  # Of a process that has died, of each of its logs.
+_LOG_S = 2.0  # How long its node may take to give them.
 _GRACE_S = 5.0  # How long a trial that shall end may go on with its step.
 
 
@@ -70,14 +76,24 @@ class Driver:
         self._calls: dict[Any, tuple[str, Run]] = {}  # What is under way, by reference.
         self._stopping: dict[Any, float] = {}  # By reference: until when.
         self._asked_capacity = -1e9
+        self._addresses: dict[str, str] = {}  # Of nodes, by id.
 
-    def run(self) -> None:
-        """To the end. Raises what searchers, schedulers, stoppers and callbacks raise, and
-        KeyboardInterrupt; no trial runs then, and what was reached is in the journal."""
+    def run(self) -> bool:
+        """To the end; whether Ctrl-C was that. Raises what searchers, schedulers, stoppers and
+        callbacks raise, and KeyboardInterrupt; no trial runs then, and what was reached is in the
+        journal."""
+        with Interrupts() as interrupts:
+            self._run(interrupts)
+        self._tell(True)
+        return interrupts.asked
+
+    def _run(self, interrupts: Interrupts) -> None:
         try:
-            while True:
+            while not interrupts.asked:
                 now = time.monotonic()
-                self._look_at_cluster(now)
+                if now - self._asked_capacity >= _CAPACITY_EACH_S:
+                    self._look_at_cluster()
+                    self._asked_capacity = now
                 self._controller.stop_if_told()
                 self._controller.start_trials(now)
                 while self._controller.commands:
@@ -92,12 +108,22 @@ class Driver:
                 self._hear()
         finally:
             self._close()
-        self._tell(True)
 
-    def _look_at_cluster(self, now: float) -> None:
-        if now - self._asked_capacity >= _CAPACITY_EACH_S:
-            self._controller.settings.capacity = sheaf.cluster_resources()
-            self._asked_capacity = now
+    def _look_at_cluster(self) -> None:
+        rows = [row for row in sheaf.nodes() if row["Alive"]]
+        settings = self._controller.settings
+        settings.nodes = [row["Resources"] for row in rows]
+        capacity: dict[str, float] = collections.defaultdict(float)
+        for node in settings.nodes:
+            for name, amount in node.items():
+                capacity[name] += amount
+        settings.capacity = capacity
+        self._addresses.update((row["NodeID"], row["NodeManagerAddress"]) for row in rows)
+
+    def _address_of(self, node_id: str) -> str:
+        if node_id not in self._addresses:  # It has joined a moment ago.
+            self._look_at_cluster()
+        return self._addresses.get(node_id, "")
 
     def _close(self) -> None:
         for run in self._runs.values():
@@ -221,6 +247,8 @@ class Driver:
             return
         remote = isinstance(error, RayError)  # Its text is the traceback over there.
         text = str(error) if remote else "".join(traceback.format_exception(error))
+        if isinstance(error, RayActorError):
+            text += _last_lines(run.rows.place)
         self._controller.on_failed(run.trial, error, text)
 
     def _on_saved(self, run: Run, answer: Any) -> None:
@@ -234,7 +262,7 @@ class Driver:
     def _on_batch(self, run: Run, batch: Any) -> None:
         trial = run.trial
         if batch.place is not None:
-            run.rows.at(batch.place)
+            run.rows.at(batch.place, self._address_of(batch.place.node_id))
             self._controller.began(trial)
         run.function_ended = batch.ended and not self._plan.is_class
         results = []
@@ -246,3 +274,16 @@ class Driver:
                 self._controller.on_checkpoint(trial, checkpoint, number, result)
             results.append((result, row.metrics))
         self._controller.on_batch(trial, results, batch.ended)
+
+
+def _last_lines(place: Place) -> str:
+    """What a process that has died has printed last; empty: nothing, or its node does not say."""
+    from sheaf.util.state import get_log  # Seldom needed.
+
+    text = ""
+    for suffix in ("out", "err"):
+        file = f"{os.path.splitext(place.log)[0]}.{suffix}"
+        with contextlib.suppress(Exception):  # Its node may have died with it.
+            lines = get_log(node_id=place.node_id, filename=file, tail=_LINES, timeout=_LOG_S)
+            text += "".join(f"\n{file}: {line.rstrip()}" for line in lines)
+    return text

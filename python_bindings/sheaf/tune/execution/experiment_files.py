@@ -9,8 +9,9 @@ from sheaf.air import storage
 from sheaf.tune.execution.journal import read_records
 
 JOURNAL = "experiment.journal"
-SEARCHER, SCHEDULER = "searcher-state-{}.pkl", "scheduler-state.pkl"
-STATES = ("searcher-state-", "scheduler-state", "pbt_")  # What the names of others begin with.
+SEARCHER, SCHEDULER = "searcher-state-{}", "scheduler-state.pkl"
+STATE = "state"  # In the searcher's folder; beside it what wrapped searchers add.
+POPULATION = "pbt_"  # What the names of population based training's files begin with.
 
 
 def second_of(path: str) -> str:

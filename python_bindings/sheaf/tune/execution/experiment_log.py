@@ -2,7 +2,7 @@
 """What an experiment needs to be taken up again, in its folder:
 
 experiment.journal       what it was told, then what has become of its trials (journal.py)
-searcher-state-N.pkl     by the searcher's own save(), now and then; the journal says which one
+searcher-state-N/        by the searcher's own save(), now and then; the journal says which one
                          counts, and has what came since
 scheduler-state.pkl      by the scheduler's own save(), now and then
 NAME_.../error.txt       what a trial has raised
@@ -13,15 +13,17 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import shutil
 import time
 from typing import Any
 
 from sheaf.air import storage
+from sheaf.tune.error import TuneError
 from sheaf.tune.execution.controller import Controller
-from sheaf.tune.execution.experiment_files import JOURNAL, SCHEDULER, SEARCHER, read_journal
+from sheaf.tune.execution.experiment_files import JOURNAL, SCHEDULER, SEARCHER, STATE, read_journal
 from sheaf.tune.execution.journal import Journal
 from sheaf.tune.execution.mirror import Mirror
-from sheaf.tune.execution.trial_records import pack, record_of
+from sheaf.tune.execution.trial_records import no_collection, pack, record_of, unpack
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.result import EXPR_ERROR_FILE, EXPR_ERROR_PICKLE_FILE
@@ -31,32 +33,39 @@ _SHARE = 20  # States are saved when so many times as long as the last saving to
 
 
 class _State:
-    """The state of a searcher or scheduler, saved by itself into a file."""
+    """When the state of a searcher or scheduler is saved, by itself."""
 
-    def __init__(self, path: str, target: Any):
-        self._path, self._target = path, target
+    def __init__(self, target: Any):
+        self._target = target
         self._took, self._at = 0.0, -1e9
         self.possible = True
 
     def due(self) -> bool:
         return self.possible and time.monotonic() - self._at >= max(_EACH_S, _SHARE * self._took)
 
-    def save(self, number: int = 0) -> bool:
-        """Whether it could be. number: a part of the file's name."""
+    def save(self, path: str) -> bool:
+        """Into a file; whether it could be."""
         began = time.monotonic()
-        path = self._path.format(number)
-        draft = f"{path}.tmp"
-        try:
-            self._target.save(draft)
-        except NotImplementedError:
-            self.possible = False
-        if not os.path.exists(draft):  # Ray's base class writes nothing.
-            self.possible = False
-            return False
-        os.replace(draft, path)
+        with contextlib.suppress(NotImplementedError):
+            self._target.save(path)
+        self.possible = os.path.exists(path)  # Ray's base class writes nothing.
+        if self.possible:
+            _sync(path)
         self._at = time.monotonic()
         self._took = self._at - began
-        return True
+        return self.possible
+
+
+def _sync(path: str) -> None:
+    """The files whose names begin so are on the disk when this returns."""
+    folder, prefix = os.path.split(path)
+    for name in os.listdir(folder):
+        if name.startswith(prefix):
+            file = os.open(os.path.join(folder, name), os.O_RDONLY)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
 
 
 class ExperimentLog:
@@ -77,21 +86,18 @@ class ExperimentLog:
         self._written = -1e9
         self._events: list[Any] = []  # Of the searcher, since its state was saved.
         self._saved_events = 0  # How many there were before these.
-        self._searcher = (
-            _State(os.path.join(path, SEARCHER), source.search_alg)
-            if isinstance(source, SearcherSource)
-            else None
-        )
-        self._scheduler = _State(os.path.join(path, SCHEDULER), scheduler)
+        self._searcher = _State(source.search_alg) if isinstance(source, SearcherSource) else None
+        self._scheduler = _State(scheduler)
         fresh = not os.path.exists(os.path.join(path, JOURNAL))
         self._journal = Journal(os.path.join(path, JOURNAL), self._snapshot)
         if fresh:
             self._journal.write({"settings": self._settings}, sync=True)
 
-    def keep(self, trials: list[Trial]) -> None:
+    def keep(self, trials: list[Trial], found: Found) -> None:
         """Those of an experiment that is taken up again: one record has all of it."""
         self._trials = {trial.trial_id: record_of(trial) for trial in trials}
-        if self._searcher is not None:
+        self._saved_events, self._events = found.saved_events, found.events()
+        if self._searcher is not None and self._events:
             self._save_searcher()
         self._journal.write(self._snapshot(), sync=True)
 
@@ -106,6 +112,7 @@ class ExperimentLog:
             record["source"] = pack(self._source.get_state())
             if isinstance(self._source, SearcherSource) and self._source.events:
                 record["events"] = pack(self._source.events)
+                record["first_event"] = self._saved_events + len(self._events)
                 self._events += self._source.events
                 self._source.events = []
             for one in record["trials"]:
@@ -116,8 +123,7 @@ class ExperimentLog:
         if self._searcher is not None and self._events and (last or self._searcher.due()):
             self._save_searcher()
         if last or self._scheduler.due() and self._written == now:
-            if self._scheduler.possible:
-                self._scheduler.save()
+            self._save_scheduler()
         if last:
             self._journal.close()
         elif sync and self._mirror is not None:
@@ -142,15 +148,24 @@ class ExperimentLog:
         files.write(f"{path}/{EXPR_ERROR_FILE}", trial.error_text.encode())
 
     def _save_searcher(self) -> None:
+        """Into a folder that the journal does not name yet, so that whatever becomes of it the
+        state before stays whole."""
         assert self._searcher is not None
         before, count = self._saved_events, self._saved_events + len(self._events)
-        if self._searcher.save(count):
+        folder = os.path.join(self._path, SEARCHER.format(count))
+        shutil.rmtree(folder, ignore_errors=True)  # Of a process that was killed.
+        os.mkdir(folder)
+        if self._searcher.save(os.path.join(folder, STATE)):
             self._saved_events = count
             self._events = []
-            self._journal.write({"searcher": count})
-            if before != count:
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(os.path.join(self._path, SEARCHER.format(before)))
+            self._journal.write({"searcher": count}, sync=True)
+            folder = os.path.join(self._path, SEARCHER.format(before))
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _save_scheduler(self) -> None:
+        path = os.path.join(self._path, SCHEDULER)
+        if self._scheduler.possible and self._scheduler.save(f"{path}.tmp"):
+            os.replace(f"{path}.tmp", path)
 
     def _snapshot(self) -> dict[str, Any]:
         return {
@@ -167,33 +182,48 @@ class Found:
     order in which they were made. FileNotFoundError: there is none."""
 
     def __init__(self, path: str, filesystem: Any = None):
-        records, _ = read_journal(filesystem, path)
+        with no_collection():
+            records, _ = read_journal(filesystem, path)
         if not records:
             raise FileNotFoundError(f"{path!r} has no experiment: there is no {JOURNAL} in it")
         self.settings: Any = None
         self.trials: dict[str, dict[str, Any]] = {}
         self.source: Any = None
-        self._events: list[Any] = []
-        self._first = 0  # The number of the first of these.
+        self._events: dict[int, Any] = {}  # By number: a damaged record leaves a gap.
+        self.saved_events = 0  # How many of them the searcher's own state has.
         for record in records:
             if "settings" in record and "trials" in record:
-                self.trials, self._events, self._first = {}, [], record["searcher"]
+                self.trials, self._events = {}, {}
             self.settings = record.get("settings", self.settings)
             for trial in record.get("trials", ()):
                 self.trials[trial["id"]] = trial
             self.source = record.get("source", self.source)
-            self._events += record.get("events", ())
-            if "searcher" in record:
-                del self._events[: record["searcher"] - self._first]
-                self._first = record["searcher"]
+            self.saved_events = record.get("searcher", self.saved_events)
+            first = record.get("first_event", self.saved_events)
+            self._events.update(enumerate(record.get("events", ()), first))
+        if self.settings is None:
+            raise TuneError(
+                f"{os.path.join(path, JOURNAL)!r} is damaged: the record of what the experiment "
+                "was told is not whole"
+            )
 
-    def restore_searcher(self, searcher: Any, unpack: Any, folder: str) -> None:
+    @property
+    def searcher_folder(self) -> str:
+        """The name of the folder with the searcher's state that counts."""
+        return SEARCHER.format(self.saved_events)
+
+    def events(self) -> list[Any]:
+        """What the searcher was asked and told since its state was saved, in order."""
+        events = sorted(self._events.items())
+        return [unpack(event) for number, event in events if number >= self.saved_events]
+
+    def restore_searcher(self, searcher: Any, folder: str) -> None:
         """The searcher goes on where it was: from what it saved in the local folder, and what it
         was asked and told since."""
-        path = os.path.join(folder, SEARCHER.format(self._first))
+        path = os.path.join(folder, self.searcher_folder, STATE)
         if os.path.exists(path):
             searcher.restore(path)
-        for event in unpack(self._events):
+        for event in self.events():
             if event[0] == "suggest":
                 searcher.suggest(event[1])
             else:

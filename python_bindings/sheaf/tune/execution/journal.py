@@ -26,20 +26,16 @@ def encode_line(value: Any) -> bytes:
 
 
 def read_records(data: bytes) -> tuple[list[Any], int]:
-    """The records up to the first that is torn or damaged, and how many bytes they are."""
-    records, at = [], 0
+    """The records that are whole, and where the last of them ends. Each stands for itself: one that
+    a disk has damaged does not take those behind it along."""
+    records, at, good_until = [], 0, 0
     while (end := data.find(b"\n", at)) >= 0:
         line = data[at:end]
-        try:
-            good = line[8:9] == b" " and line[:8] == b"%08x" % zlib.crc32(line[9:])
-            value = json.loads(line[9:]) if good else None
-        except ValueError:
-            good = False
-        if not good:
-            break
-        records.append(value)
         at = end + 1
-    return records, at
+        if line[8:9] == b" " and line[:8] == b"%08x" % zlib.crc32(line[9:]):
+            records.append(json.loads(line[9:]))
+            good_until = at
+    return records, good_until
 
 
 class Journal:

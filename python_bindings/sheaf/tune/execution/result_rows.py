@@ -18,13 +18,13 @@ class ResultRows:
         self._trial = trial
         self._iteration, self._total = iteration, time_total_s
         self._since, self._iterations_since = 0.0, 0
-        self._place = Place(0, "", "", "")
+        self.place, self._node_ip = Place(0, "", "", ""), ""
         self._second, self._date = 0, ""
 
-    def at(self, place: Place) -> None:
+    def at(self, place: Place, node_ip: str) -> None:
         """Where it runs."""
-        self._place = place
-        self._trial.node_ip, self._trial.pid = place.node_ip, place.pid
+        self.place, self._node_ip = place, node_ip
+        self._trial.node_ip, self._trial.pid = node_ip, place.pid
 
     def result(self, row: Row) -> dict[str, Any]:
         """The result of one report."""
@@ -36,7 +36,7 @@ class ResultRows:
         if second != self._second:
             self._second = second
             self._date = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(second))
-        trial, place = self._trial, self._place
+        trial, place = self._trial, self.place
         result: dict[str, Any] = {
             **row.metrics,
             "timestamp": second,
@@ -49,7 +49,7 @@ class ResultRows:
             "time_total_s": self._total,
             "pid": place.pid,
             "hostname": place.hostname,
-            "node_ip": place.node_ip,
+            "node_ip": self._node_ip,
             "config": trial.config,
             "time_since_restore": self._since,
             "iterations_since_restore": self._iterations_since,

@@ -5,11 +5,13 @@ common."""
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import time
 from typing import Any
 
 import sheaf
+from sheaf import cloudpickle
 from sheaf.air import storage
 from sheaf.air.config import RunConfig
 from sheaf.tune.callback import Callback, CallbackList
@@ -21,7 +23,13 @@ from sheaf.tune.execution.experiment_log import ExperimentLog, Found
 from sheaf.tune.execution.mirror import Mirror
 from sheaf.tune.execution.placement_groups import resource_dict_to_pg_factory
 from sheaf.tune.execution.processes import Processes
-from sheaf.tune.execution.trial_records import check_checkpoints, trial_of, unpack
+from sheaf.tune.execution.trial_records import (
+    check_checkpoints,
+    given_checkpoint,
+    no_collection,
+    trial_of,
+    unpack,
+)
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource, VariantSource
 from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
@@ -43,23 +51,27 @@ from sheaf.tune.trainable.trainable import Trainable
 from sheaf.tune.trainable.util import resources_of
 from sheaf.tune.tune_config import ResumeConfig, TuneConfig
 
+_logger = logging.getLogger(__name__)
 HOME = "~/sheaf_results"
 
 
 @dataclasses.dataclass
 class Ask:
-    """What an experiment is told. `resources`: of each trial; None: as the trainable says."""
+    """What an experiment is told. `resources`: of each trial; None: as the trainable says.
+    `begin_from`: the path of a checkpoint that trials begin from; None: they begin anew."""
 
     trainable: Any
     space: dict[str, Any]
     tune: TuneConfig
     run: RunConfig
     resources: Any = None
+    begin_from: str | None = None
 
 
 @dataclasses.dataclass
 class Done:
-    """What has become of an experiment. `error`: of the first trial that failed."""
+    """What has become of an experiment. `error`: of the first trial that failed. `interrupted`:
+    Ctrl-C has ended it."""
 
     trials: list[Trial]
     path: str
@@ -67,6 +79,44 @@ class Done:
     metric: str | None
     mode: str | None
     error: BaseException | None = None
+    interrupted: bool = False
+
+
+def run_experiment(
+    ask: Ask, path: str, filesystem: Any, found: Found | None, resume: ResumeConfig | None
+) -> Done:
+    """Runs an experiment to the end. found: what is left of an earlier run. Inside a task it is an
+    actor of its own that does: it holds no CPU, where a task would hold what its trials need."""
+    if not _is_in_task():
+        return ExperimentRun(ask, path, filesystem).go(found, resume)
+    actor: Any = sheaf.remote(num_cpus=0)(_Elsewhere).remote()
+    try:
+        done: Done = sheaf.get(actor.run.remote(ask, path, filesystem, found, resume))
+        return done
+    finally:
+        sheaf.kill(actor)
+
+
+class _Elsewhere:
+    def run(self, *given: Any) -> Done:
+        return run_experiment(*given)
+
+
+def _can_be_stored(callback: Any) -> bool:
+    """Else an experiment that is taken up goes without it."""
+    try:
+        cloudpickle.dumps(callback)
+    except Exception as error:
+        _logger.warning("%r will not be there after Tuner.restore: %s", callback, error)
+        return False
+    return True
+
+
+def _is_in_task() -> bool:
+    if not sheaf.is_initialized():
+        return False
+    context = sheaf.get_runtime_context()
+    return context.get_task_id() is not None and context.get_actor_id() is None
 
 
 class ExperimentRun:
@@ -74,15 +124,16 @@ class ExperimentRun:
 
     def __init__(self, ask: Ask, path: str, filesystem: Any):
         self._ask, self._path, self._filesystem = ask, path, filesystem
-        self._mirror = None if filesystem is None else Mirror(filesystem, path)
-        self._local = path if self._mirror is None else self._mirror.local
         self._is_class = isinstance(ask.trainable, type) and issubclass(ask.trainable, Trainable)
         config = ask.tune
         self._scheduler = config.scheduler or FIFOScheduler()
+        self._first = None if ask.begin_from is None else given_checkpoint(ask.begin_from)
         self._stop: dict[str, float] = {}
         self._stopper = self._make_stopper()
         self._source = self._make_source()
         self._set_properties()
+        self._mirror = None if filesystem is None else Mirror(filesystem, path)
+        self._local = path if self._mirror is None else self._mirror.local
 
     def go(self, found: Found | None, resume: ResumeConfig | None) -> Done:
         """Runs it to the end. found: what is left of an earlier run."""
@@ -94,7 +145,7 @@ class ExperimentRun:
         try:
             if found is not None:
                 dirnames = [one["dirname"] for one in found.trials.values()]
-                self._mirror.fetch([name for name in dirnames if name])
+                self._mirror.fetch(found.searcher_folder, [name for name in dirnames if name])
             self._mirror.start()
             return self._run(found, resume)
         finally:
@@ -110,7 +161,7 @@ class ExperimentRun:
             self._local, self._settings(), self._source, self._scheduler, self._mirror
         )
         if found is not None:
-            log.keep(trials)
+            log.keep(trials, found)
         controller.add_restored(trials)
         callbacks.setup(
             stop=self._ask.run.stop,
@@ -125,7 +176,7 @@ class ExperimentRun:
             self._make_plan(),
             self._make_tell(controller),
         )
-        driver.run()
+        interrupted = driver.run()
         callbacks.on_experiment_end(trials=controller.get_trials())
         metric, mode = self.objective()
         return Done(
@@ -135,6 +186,7 @@ class ExperimentRun:
             metric,
             mode,
             controller.first_error,
+            interrupted,
         )
 
     def objective(self) -> tuple[str | None, str | None]:
@@ -233,6 +285,7 @@ class ExperimentRun:
             local_experiment_path=self._local,
             trial_name_creator=ask.tune.trial_name_creator,
             trial_dirname_creator=ask.tune.trial_dirname_creator,
+            begin_from=self._first,
         )
 
     def _make_callbacks(self) -> list[Callback]:
@@ -292,7 +345,8 @@ class ExperimentRun:
         def tell(last: bool) -> None:
             if reporter.should_report(controller.get_trials(), done=last):
                 debug = self._scheduler.debug_string() if not last else ""
-                reporter.report(controller.get_trials(), last, debug)
+                waits = controller.first_waiting() if not last else ""
+                reporter.report(controller.get_trials(), last, debug, waits)
 
         return tell
 
@@ -306,7 +360,7 @@ class ExperimentRun:
         objects = {
             "search_alg": ask.tune.search_alg,
             "scheduler": ask.tune.scheduler,
-            "callbacks": list(ask.run.callbacks),
+            "callbacks": [one for one in ask.run.callbacks if _can_be_stored(one)],
         }
         return {
             "trainable": name_of(ask.trainable),
@@ -315,19 +369,22 @@ class ExperimentRun:
             "run": run,
             "objects": objects,
             "resources": ask.resources,
+            "begin_from": ask.begin_from,
         }
 
     # Taking up.
 
     def _restore(self, found: Found, resume: ResumeConfig) -> list[Trial]:
-        trials = [trial_of(one, self._filesystem, self.make_trial) for one in found.trials.values()]
+        with no_collection():
+            records = found.trials.values()
+            trials = [trial_of(one, self._filesystem, self.make_trial) for one in records]
         for trial in trials:
             self._resume(trial, resume)
         open_trials = sum(not trial.is_finished() for trial in trials)
         if found.source is not None:
             self._source.set_state(unpack(found.source), open_trials)
         if isinstance(self._source, SearcherSource):
-            found.restore_searcher(self._source.search_alg, unpack, self._local)
+            found.restore_searcher(self._source.search_alg, self._local)
         found.restore_scheduler(self._scheduler, self._local)
         return trials
 

@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import gc
+import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sheaf import cloudpickle
@@ -14,6 +17,7 @@ from sheaf.air.checkpoint import Checkpoint
 from sheaf.tune import result as fields
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.placement_groups import PlacementGroupFactory
+from sheaf.tune.experiment.kept_checkpoints import Kept
 from sheaf.tune.experiment.trial import MetricRecord, Trial
 
 _PICKLED = "__pickled__"
@@ -80,12 +84,16 @@ def record_of(trial: Trial) -> dict[str, Any]:
     if trial.error_text is not None:
         record["error"] = _safe(trial.error)
         record["error_text"] = trial.error_text
+    record["resources"] = _resources_of(trial)
+    return record
+
+
+def _resources_of(trial: Trial) -> list[Any]:
     factory = trial.placement_group_factory
     bundles: list[dict[str, float]] = factory.bundles
     if factory.head_bundle_is_empty:
         bundles = [{}, *bundles]
-    record["resources"] = [bundles, factory.strategy]
-    return record
+    return [bundles, factory.strategy]
 
 
 def _short(result: dict[str, Any]) -> dict[str, Any]:
@@ -105,10 +113,8 @@ def trial_of(record: dict[str, Any], filesystem: Any, make: Callable[..., Trial]
     trial.last_result_time = trial.last_result.get(fields.TIMESTAMP, 0.0)
     trial.num_failures = record["failures"]
     trial.start_time = record["start_time"]
-    bundles, strategy = record["resources"]
-    factory = PlacementGroupFactory(bundles, strategy)
-    if factory != trial.placement_group_factory:  # It was changed.
-        trial.placement_group_factory = factory
+    if record["resources"] != _resources_of(trial):  # They were changed.
+        trial.placement_group_factory = PlacementGroupFactory(*record["resources"])
     for name, (least, greatest, total, count, recent) in record["metrics"].items():
         metric = trial.metrics[name] = MetricRecord(least)
         metric.greatest, metric.total, metric.count = greatest, total, count
@@ -124,6 +130,49 @@ def trial_of(record: dict[str, Any], filesystem: Any, make: Callable[..., Trial]
             error = TuneError(trial.error_text)
         trial.error = error
     return trial
+
+
+def trials_of(found: Any, path: str, filesystem: Any) -> list[Trial]:
+    """All trials of a journal that is read (Found), to be looked at: without what they run."""
+    factory = PlacementGroupFactory([{"CPU": 1.0}])
+
+    def make(trial_id: str, config: Any, chosen: Any, tag: str) -> Trial:
+        return Trial(
+            "",
+            config=config,
+            trial_id=trial_id,
+            evaluated_params=chosen,
+            experiment_tag=tag,
+            placement_group_factory=factory,
+            experiment_path=path,
+        )
+
+    with no_collection():
+        return [trial_of(record, filesystem, make) for record in found.trials.values()]
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """While many objects are made that all stay, the collector would look at them again and again
+    and find nothing: half of the time that 10,000 trials take."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def given_checkpoint(path: str) -> Kept:
+    """The checkpoint in a folder that no trial of the experiment has written. FileNotFoundError:
+    there is none."""
+    filesystem, inside = storage.resolve(path, None)
+    files = storage.files_of(filesystem)
+    if not files.names(inside):
+        raise FileNotFoundError(f"restore={path!r}: there is no checkpoint in this folder")
+    marker = json.loads(files.read(f"{inside}/{storage.MARKER}") or "{}")
+    return Kept(Checkpoint(inside, filesystem), marker.get("metrics", {}), 0)
 
 
 def check_checkpoints(trial: Trial, filesystem: Any) -> None:

@@ -18,7 +18,7 @@ from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.placement_groups import PlacementGroupFactory, resource_dict_to_pg_factory
-from sheaf.tune.experiment.kept_checkpoints import KeptCheckpoints
+from sheaf.tune.experiment.kept_checkpoints import Kept, KeptCheckpoints
 
 _LONGEST_NAME = 130  # Of a folder, before the date.
 _RECENT = 10  # Values that "last-10-avg" is over.
@@ -73,6 +73,7 @@ class Trial:
         local_experiment_path: where the driver writes of that; None: into it.
         trial_name_creator: makes its name.
         trial_dirname_creator: makes the name of its folder.
+        begin_from: the checkpoint that it begins from; None: it begins anew.
     """
 
     PENDING = "PENDING"
@@ -97,6 +98,7 @@ class Trial:
         local_experiment_path: str | None = None,
         trial_name_creator: Any = None,
         trial_dirname_creator: Any = None,
+        begin_from: Kept | None = None,
     ):
         self.trainable_name = trainable_name
         self.trial_id = trial_id or self.generate_id()
@@ -118,6 +120,7 @@ class Trial:
         self.node_ip: str | None = None
         self.pid: int | None = None
         self.kept = KeptCheckpoints(checkpoint_config)
+        self.begin_from = begin_from
         self.is_saving = False
         self.metrics: dict[str, MetricRecord] = {}
         self.custom_trial_name = trial_name_creator(self) if trial_name_creator else None

@@ -8,6 +8,7 @@ import sys
 from typing import Any, TextIO
 
 import sheaf
+import sheaf.tune.context  # Ahead of the forks: report needs it.
 from sheaf.air import session as air_session
 from sheaf.air import storage
 from sheaf.air.checkpoint import Checkpoint
@@ -107,9 +108,11 @@ class TrialActor:
 
 def _place() -> Place:
     context = sheaf.get_runtime_context()
-    return Place(
-        os.getpid(), os.uname().nodename, sheaf.util.get_node_ip_address(), context.get_node_id()
-    )
+    try:
+        log = os.path.basename(os.readlink("/proc/self/fd/2"))
+    except OSError:
+        log = ""
+    return Place(os.getpid(), os.uname().nodename, context.get_node_id(), log)
 
 
 class _Tee:

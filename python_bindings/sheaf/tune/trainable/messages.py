@@ -38,10 +38,12 @@ class TrialSpec:
 
 
 class Place:
-    """Where a trial runs."""
+    """Where a trial runs. The driver knows the addresses of nodes: a process of its own that asks
+    for them takes longer than a short trial."""
 
-    def __init__(self, pid: int, hostname: str, node_ip: str, node_id: str):
-        self.pid, self.hostname, self.node_ip, self.node_id = pid, hostname, node_ip, node_id
+    def __init__(self, pid: int, hostname: str, node_id: str, log: str):
+        self.pid, self.hostname, self.node_id = pid, hostname, node_id
+        self.log = log  # The name of the file of its node that has what it prints.
 
 
 class Row:

@@ -220,7 +220,7 @@ class WithANode(Case):
         for kind in KINDS:
             with self.subTest(kind):
                 listing = json.loads(self.sheaf("list", kind, "--json"))
-                self.assertEqual({kind, "truncated"}, listing.keys())
+                self.assertEqual({kind, "truncated", "late_nodes"}, listing.keys())
                 self.assertIsInstance(listing[kind], list)
                 self.assertNotEqual("", self.sheaf("list", kind))
 

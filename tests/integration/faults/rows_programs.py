@@ -309,8 +309,12 @@ def row_ports(run):
             heard = listeners(cluster.processes(place))
             beyond = [port for address, port in heard if not is_loopback(address)]
             assert beyond == [int(addresses[node.number].rsplit(":", 1)[1])], heard
-            inside = [port for address, port in heard if is_loopback(address)]
-            assert inside == [int(re.search(r":(\d+)/", node.metrics_url).group(1))], heard
+            # Inside: its metrics, and on the head the dashboard.
+            inside = {port for address, port in heard if is_loopback(address)}
+            urls = [node.metrics_url]
+            if place == 1:
+                urls.append((pathlib.Path(node.session) / "dashboard").read_text() + "/")
+            assert inside == {int(re.search(r":(\d+)/", url).group(1)) for url in urls}, heard
             counted.append(len(heard))
         # A program that starts a node of its own.
         program = (

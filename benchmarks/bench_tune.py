@@ -3,9 +3,11 @@
 
     ./do bench tune [--peer ray] [--json FILE] [--only WORD,WORD...]
 
-Rows are those of tune_rows.py. Ray does fewer trials of a row, and its figure is scaled. The rows
-of Optuna need optuna (for SQLite sqlalchemy) in this Python, or in $SHEAF_PEERS/tune, which then
-runs all; without it they are left out. Ray is that of $SHEAF_PEERS/tune or $SHEAF_PEERS/ray.
+Rows are those of tune_rows.py. Ray does fewer trials of a row; what the
+first takes is measured apart, and what each further one adds is scaled. The rows of Optuna need
+optuna (for databases sqlalchemy and psycopg2) in this Python, or in $SHEAF_PEERS/tune, which then
+runs all; what lacks something is left out, by name. Ray is that of $SHEAF_PEERS/tune or
+$SHEAF_PEERS/ray.
 """
 
 import argparse
@@ -17,14 +19,15 @@ import subprocess
 import sys
 import tempfile
 
+import postgres_server
 import tune_rows
 
 PEER_LIMIT_S = 600
 
 
 def lacking(row):
-    """The modules that a row needs and this Python has not."""
-    found = []
+    """What a row needs and is not there: modules of this Python, and programs."""
+    found = [name for name in row.programs if postgres_server.found(name) is None]
     for name in row.needs:
         try:
             if importlib.util.find_spec(name) is None:
@@ -47,7 +50,8 @@ def measure_here(words, of_peer):
     runtime = tune_rows.library()
     tune_rows.library("tune")  # Before workers start: they import what the driver has.
     # As functions of a program are: a process that a trial begins in imports nothing for them.
-    tune_rows.library("cloudpickle").register_pickle_by_value(tune_rows)
+    for module in (tune_rows, postgres_server):
+        tune_rows.library("cloudpickle").register_pickle_by_value(module)
     runtime.init(num_cpus=2, log_to_driver=False)
     figures = {}
     for name, row in chosen(words).items():

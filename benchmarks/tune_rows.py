@@ -1,8 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """The rows of bench_tune.py: experiments that run on Sheaf and, with BENCH_TUNE_OF=ray, on Ray; and
-their floors. Each function is told a count, and returns its figure. Figures are scaled to what the
-row's unit says, so that a slow side may do fewer."""
+their floors. Each function is told a count, and returns its figure. A slow side may do fewer than
+the row says: then its figure is scaled, without what the first alone takes."""
 
+import contextlib
 import dataclasses
 import gc
 import importlib
@@ -14,6 +15,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+
+import postgres_server
 
 REPORTERS = 8
 DIGITS = pathlib.Path(__file__).resolve().parents[1] / "examples" / "data" / "digits.npz"
@@ -53,6 +56,15 @@ def fit(trainable, trials, space=None, look=None, **config):
     return spent
 
 
+def of_many(measure, count, wanted):
+    """What `wanted` would take, by what one and what `count` take: the first has the start that all
+    need once."""
+    if count == wanted:
+        return measure(count)
+    first = measure(1)
+    return first + (measure(count) - first) * (wanted - 1) / (count - 1)
+
+
 def loggers(wanted):
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "0" if wanted else "1"
 
@@ -74,7 +86,8 @@ def floor_function_call(count):
 
 def fresh_processes(count):
     loggers(False)
-    return fit(one_report, count) * 1000 / count
+    fit(one_report, 1)
+    return of_many(lambda trials: fit(one_report, trials), count, 1000)
 
 
 def floor_forks(count):
@@ -95,17 +108,23 @@ def fresh_actors(count):
             return 1
 
     kind = runtime.remote(Echo)
-    began = time.perf_counter()
-    for _ in range(count):
-        handle = kind.remote()
-        runtime.get(handle.call.remote())
-        runtime.kill(handle)
-    return (time.perf_counter() - began) * 1000 / count
+
+    def take(actors):
+        began = time.perf_counter()
+        for _ in range(actors):
+            handle = kind.remote()
+            runtime.get(handle.call.remote())
+            runtime.kill(handle)
+        return time.perf_counter() - began
+
+    take(1)
+    return of_many(take, count, 1000)
 
 
 def reused_processes(count):
     loggers(False)
-    return fit(one_report, count, reuse_actors=True) * 1000 / count
+    fit(one_report, 1)
+    return of_many(lambda trials: fit(one_report, trials, reuse_actors=True), count, 1000)
 
 
 def actor_calls(count):
@@ -156,26 +175,37 @@ def restored(count):
     loggers(False)
     tune = library("tune")
 
-    def look(path):
-        began = time.perf_counter()
-        again = tune.Tuner.restore(path, one_report).get_results()
-        assert len(again) == count
-        return time.perf_counter() - began
+    def restore(trials):
+        def look(path):
+            began = time.perf_counter()
+            again = tune.Tuner.restore(path, one_report).get_results()
+            assert len(again) == trials
+            return time.perf_counter() - began
 
-    return fit(one_report, count, look=look, reuse_actors=True) * 10_000 / count
+        return fit(one_report, trials, look=look, reuse_actors=True)
+
+    return of_many(restore, count, 10_000)
 
 
 def floor_of_restore(count):
-    """To read the bytes of the journal, as JSON."""
+    """To read the bytes of the journal, as JSON, without the collection of garbage."""
     loggers(False)
 
     def look(path):
+        gc.disable()
         began = time.perf_counter()
-        for line in (pathlib.Path(path) / "experiment.journal").read_bytes().splitlines():
+        records = [
             json.loads(line[9:])
-        return time.perf_counter() - began
+            for line in (pathlib.Path(path) / "experiment.journal").read_bytes().splitlines()
+        ]
+        spent = time.perf_counter() - began
+        gc.enable()
+        assert len(records) > 1
+        return spent
 
-    return fit(one_report, count, look=look, reuse_actors=True) * 10_000 / count
+    return of_many(
+        lambda trials: fit(one_report, trials, look=look, reuse_actors=True), count, 10_000
+    )
 
 
 # Reports.
@@ -225,13 +255,14 @@ def _objective(config):
 def searched_by_tpe(count):
     loggers(False)
     tune = library("tune")
-    search = library("tune.search.optuna").OptunaSearch(seed=1)
+    optuna_search = library("tune.search.optuna").OptunaSearch
     space = {"x": tune.uniform(-5, 5), "y": tune.uniform(-5, 5)}
     trainable = tune.with_resources(lambda config: {"loss": _objective(config)}, {"cpu": 0.5})
-    return (
-        fit(trainable, count, space, search_alg=search, max_concurrent_trials=4, reuse_actors=True)
-        * 1000
-        / count
+    more = {"max_concurrent_trials": 4, "reuse_actors": True}
+    return of_many(
+        lambda trials: fit(trainable, trials, space, search_alg=optuna_search(seed=1), **more),
+        count,
+        1000,
     )
 
 
@@ -249,15 +280,36 @@ def tpe_alone(count):
     return (time.perf_counter() - began) * 1000 / count
 
 
-def _storage(kind, folder):
-    from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
+@contextlib.contextmanager
+def _shared_storage(kind):
+    """What makes the storage of a study, in any process."""
+    with tempfile.TemporaryDirectory() as folder:
+        if kind == "sheaf":
+            journal = importlib.import_module("sheaf.util.optuna").SheafJournal("bench_tune")
+            try:
+                yield lambda: importlib.import_module("optuna.storages").JournalStorage(journal)
+            finally:
+                journal.delete()
+        elif kind == "journal":
+            yield lambda: _journal_file(f"{folder}/journal")
+        elif kind == "sqlite":
+            yield lambda: _database(f"sqlite:///{folder}/study.db")
+        else:
+            with postgres_server.running() as url:
+                yield lambda: _database(url)
+
+
+def _journal_file(path):
+    from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    if kind == "sheaf":
-        return JournalStorage(importlib.import_module("sheaf.util.optuna").SheafJournal(folder))
-    if kind == "journal":
-        return JournalStorage(JournalFileBackend(f"{folder}/journal"))
-    return RDBStorage(f"sqlite:///{folder}/study.db") if kind == "sqlite" else InMemoryStorage()
+    return JournalStorage(JournalFileBackend(path))
+
+
+def _database(url):
+    from optuna.storages import RDBStorage
+
+    return RDBStorage(url)
 
 
 def _shared_study(kind, count, processes=4):
@@ -267,21 +319,20 @@ def _shared_study(kind, count, processes=4):
     runtime = library()
     random = optuna.samplers.RandomSampler
 
-    def work(folder, trials):
+    def work(storage, trials):
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         study = optuna.load_study(
-            study_name="s", storage=_storage(kind, folder), sampler=random(seed=os.getpid())
+            study_name="s", storage=storage(), sampler=random(seed=os.getpid())
         )
         study.optimize(_ask_for, n_trials=trials)
 
-    with tempfile.TemporaryDirectory() as folder:
+    with _shared_storage(kind) as storage:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        storage = _storage(kind, folder)
-        study = optuna.create_study(study_name="s", storage=storage, sampler=random(seed=1))
+        study = optuna.create_study(study_name="s", storage=storage(), sampler=random(seed=1))
         task = runtime.remote(work).options(num_cpus=0.25)
-        runtime.get([task.remote(folder, 1) for _ in range(processes)])  # Imports Optuna.
+        runtime.get([task.remote(storage, 1) for _ in range(processes)])  # Imports Optuna.
         began = time.perf_counter()
-        runtime.get([task.remote(folder, count // processes) for _ in range(processes)])
+        runtime.get([task.remote(storage, count // processes) for _ in range(processes)])
         spent = time.perf_counter() - began
         assert len(study.trials) == count // processes * processes + processes
     return 1000 * spent / count
@@ -297,6 +348,10 @@ def study_in_journal_file(count):
 
 def study_in_sqlite(count):
     return _shared_study("sqlite", count)
+
+
+def study_in_postgres(count):
+    return _shared_study("postgres", count)
 
 
 def study_in_memory(count):
@@ -315,23 +370,30 @@ def study_in_memory(count):
 MEGABYTES = 10
 
 
-def _population(perturbs, size, steps):
-    """Seconds of eight members that save at each fourth step; how often one took another's."""
+def exploits(count):
+    """Milliseconds from the decision that a member goes on from another's checkpoint until it has
+    loaded that, the median of about `count`; of eight members that save at each fourth step."""
+    loggers(False)
     tune = library("tune")
-    scheduler = library("tune.schedulers").PopulationBasedTraining(
-        time_attr="training_iteration",
-        perturbation_interval=4 if perturbs else 10**6,
-        hyperparam_mutations={"rate": [1.0, 2.0, 3.0]},
-        quantile_fraction=0.5,
-    )
+    decided, spent = {}, []  # By trial: when.
+
+    class Watched(library("tune.schedulers").PopulationBasedTraining):
+        def on_trial_result(self, controller, trial, result):
+            if result["loaded"] > decided.get(trial.trial_id, float("inf")):
+                spent.append(result["loaded"] - decided.pop(trial.trial_id))
+            before = self._num_perturbations
+            decision = super().on_trial_result(controller, trial, result)
+            if self._num_perturbations > before:
+                decided[trial.trial_id] = time.time()
+            return decision
 
     class Member(tune.Trainable):
         def setup(self, config):
-            self.score, self.bytes = 0.0, os.urandom(size)
+            self.score, self.loaded, self.bytes = 0.0, 0.0, os.urandom(MEGABYTES << 20)
 
         def step(self):
             self.score += self.config["rate"]
-            return {"loss": -self.score}
+            return {"loss": -self.score, "loaded": self.loaded}
 
         def save_checkpoint(self, folder):
             (pathlib.Path(folder) / "bytes").write_bytes(self.bytes)
@@ -340,10 +402,17 @@ def _population(perturbs, size, steps):
         def load_checkpoint(self, folder):
             self.bytes = (pathlib.Path(folder) / "bytes").read_bytes()
             self.score = float((pathlib.Path(folder) / "score").read_text())
+            self.loaded = time.time()
 
         def reset_config(self, config):
             return True
 
+    scheduler = Watched(
+        time_attr="training_iteration",
+        perturbation_interval=4,
+        hyperparam_mutations={"rate": [1.0, 2.0, 3.0]},
+        quantile_fraction=0.5,
+    )
     with tempfile.TemporaryDirectory() as folder:
         tuner = tune.Tuner(
             tune.with_resources(Member, {"cpu": 0.25}),
@@ -355,24 +424,13 @@ def _population(perturbs, size, steps):
                 name="bench",
                 storage_path=folder,
                 verbose=0,
-                stop={"training_iteration": steps},
+                stop={"training_iteration": 4 * max(count // 4, 1) + 1},
                 checkpoint_config=tune.CheckpointConfig(num_to_keep=2, checkpoint_frequency=4),
             ),
         )
-        began = time.perf_counter()
         results = tuner.fit()
         assert results.num_errors == 0, results.errors
-        return time.perf_counter() - began, scheduler._num_perturbations
-
-
-def exploits(count):
-    """Milliseconds an exploit, beyond the same population that has none."""
-    loggers(False)
-    size, steps = MEGABYTES << 20, 4 * max(count // 4, 1) + 1
-    without, _ = _population(False, size, steps)
-    spent, exploited = _population(True, size, steps)
-    assert exploited > 0
-    return 1000 * (spent - without) / exploited
+    return 1000 * statistics.median(spent)
 
 
 def copies_of_a_file(count):
@@ -476,7 +534,7 @@ def digits_by_grid(count):
 @dataclasses.dataclass
 class Row:
     """`peer_count`: what a slower library does of it; 0: nothing. `needs`: modules, without which
-    the row is left out."""
+    the row is left out; `programs`: those likewise."""
 
     measure: Callable[[int], float]
     count: int
@@ -485,6 +543,7 @@ class Row:
     floor: Callable[[int], float] | None = None
     floor_count: int = 0
     needs: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     better: str = "lower"
 
 
@@ -516,6 +575,10 @@ ROWS = {
     "Optuna, 4 processes: SQLite": Row(
         study_in_sqlite, 100, 0, "ms a trial", study_in_memory, 100,
         needs=("optuna", "sqlalchemy"),
+    ),
+    "Optuna, 4 processes: PostgreSQL": Row(
+        study_in_postgres, 100, 0, "ms a trial", study_in_memory, 100,
+        needs=("optuna", "sqlalchemy", "psycopg2"), programs=postgres_server.PROGRAMS,
     ),
     "PBT, an exploit of 10 MB": Row(exploits, 100, 12, "ms", copies_of_a_file, 50),
     "digits to 97 %, ASHA": Row(digits_by_asha, 1, 1, "s"),

@@ -81,7 +81,7 @@ size_t EventReader::functions() const {
 FunctionFigures EventReader::FiguresOf(uint16_t function) const {
   FunctionFigures figures;
   const FunctionSlot& slot = page_.functions[std::min<size_t>(function, kFunctions - 1)];
-  figures.name = function == kOtherFunction ? "(other functions)" : LoadText(slot.name);
+  figures.name = function == kOtherFunction ? std::string(kOtherFunctionName) : LoadText(slot.name);
   figures.kind = static_cast<CallKind>(std::min<uint64_t>(Load(slot.kind), 2));
   for (size_t i = 0; i < kOutcomes; ++i) figures.ended[i] = Load(slot.ended[i]);
   figures.timed = Load(slot.timed);

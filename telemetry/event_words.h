@@ -32,8 +32,10 @@ inline EventWords Pack(const TaskEvent& event) {
 inline TaskEvent Unpack(const EventWords& words) {
   TaskEvent event;
   event.task = {words[0], words[1]};
-  event.begin = static_cast<Nanos>(words[2]);
-  event.end = static_cast<Nanos>(words[3]);
+  // Whatever a misbehaving writer says, a time of day can be added to it.
+  constexpr uint64_t kMostNanos = uint64_t{1} << 61;
+  event.begin = static_cast<Nanos>(words[2] % kMostNanos);
+  event.end = static_cast<Nanos>(words[3] % kMostNanos);
   event.parent_sequence = words[4];
   event.created_ms = static_cast<uint32_t>(words[5]);
   event.function = static_cast<uint16_t>(words[5] >> 32);

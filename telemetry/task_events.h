@@ -35,8 +35,9 @@ namespace sheaf::telemetry {
 inline constexpr size_t kFunctions =
     512;  // Distinct ones of a process; the rest is kOtherFunction.
 inline constexpr uint16_t kOtherFunction = 0;  // The first slot.
-inline constexpr size_t kEndedCalls = 4096;    // Of the ring.
-inline constexpr size_t kFailures = 256;       // Of the ring.
+inline constexpr std::string_view kOtherFunctionName = "(other functions)";
+inline constexpr size_t kEndedCalls = 4096;  // Of the ring.
+inline constexpr size_t kFailures = 256;     // Of the ring.
 inline constexpr size_t kFunctionNameBytes = 120;
 inline constexpr size_t kErrorTextBytes = 192;
 

@@ -25,6 +25,21 @@ void TaskHistory::Remove(ProcessId process) {
   ReadFrom(*found->second);
   SumUp(*found->second, of_the_gone_);
   processes_.erase(found);
+  FoldOldest();
+}
+
+// Of jobs long over nobody asks by function; what all calls come to stays exact.
+void TaskHistory::FoldOldest() {
+  while (of_the_gone_.size() > kMostFunctionsOfTheGone) {
+    auto oldest = of_the_gone_.begin();
+    while (std::get<JobNumber>(oldest->first) == 0 &&
+           std::get<std::string>(oldest->first) == kOtherFunctionName)
+      ++oldest;
+    const auto kind = std::get<CallKind>(oldest->first);
+    const FunctionFigures figures = oldest->second;
+    of_the_gone_.erase(oldest);
+    of_the_gone_[{0, kind, std::string(kOtherFunctionName)}].Add(figures);
+  }
 }
 
 bool TaskHistory::Read() {
@@ -79,8 +94,8 @@ void TaskHistory::Fill(const Ended& call, const std::string* text, Nanos to_wall
   row.set_owner(event.task.maker_bits);
   row.set_attempt(event.attempt);
   row.set_job(place.job);
-  // Where its owner recorded the end, it ran nowhere, or nobody knows.
-  if (place.process.packed() != event.task.maker_bits) {
+  // Where its owner recorded the end, it ran nowhere, or nobody knows; but actors may call themselves.
+  if (place.process.packed() != event.task.maker_bits || event.begin != event.end) {
     row.set_worker(place.process.packed());
     row.set_os_pid(place.os_pid);
     row.set_thread(event.thread);
@@ -105,21 +120,29 @@ bool TaskHistory::Matches(const proto::TaskRow& row, const proto::StateQuery& qu
 
 void TaskHistory::AddTasks(const proto::StateQuery& query, uint32_t limit, Nanos to_wall,
                            proto::StateAnswer& answer) const {
-  // Both from their ends, merged by when calls ended.
-  auto ended = ended_.rbegin();
-  auto failed = failures_.rbegin();
+  // Those of a process were taken in together, so calls of several do not lie in order. A heap: often
+  // but a few of many are wanted.
+  struct Found {
+    Nanos end;
+    const Ended* call;
+    const std::string* text;
+    bool operator<(const Found& other) const { return end < other.end; }
+  };
+  std::vector<Found> found;
+  found.reserve(size());
+  const auto find = [&](const Ended& call, const std::string* text) {
+    if (query.ended_before_ns() == 0 || call.event.end + to_wall < query.ended_before_ns())
+      found.push_back({call.event.end, &call, text});
+  };
+  for (const Ended& call : ended_) find(call, nullptr);
+  for (const Failure& call : failures_) find(call, &call.text);
+  std::make_heap(found.begin(), found.end());
   size_t bytes = 0;
   proto::TaskRow row;
-  while (ended != ended_.rend() || failed != failures_.rend()) {
-    const bool take_failed = ended == ended_.rend() ||
-                             (failed != failures_.rend() && failed->event.end >= ended->event.end);
-    const Ended& call = take_failed ? *failed : *ended;
-    const std::string* text = take_failed ? &failed->text : nullptr;
-    take_failed ? static_cast<void>(++failed) : static_cast<void>(++ended);
-    if (query.ended_before_ns() != 0 && call.event.end + to_wall >= query.ended_before_ns())
-      continue;
+  for (; !found.empty(); found.pop_back()) {
+    std::pop_heap(found.begin(), found.end());
     row.Clear();
-    Fill(call, text, to_wall, row);
+    Fill(*found.back().call, found.back().text, to_wall, row);
     if (!Matches(row, query)) continue;
     if (limit == 0 || bytes > kMaxStateBytes) {
       answer.set_truncated(true);

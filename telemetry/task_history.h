@@ -23,6 +23,9 @@ class TaskHistory {
  public:
   // How much it keeps, in bytes; the oldest calls go. Failures have a tenth of it to themselves.
   explicit TaskHistory(size_t bytes);
+  // Of so many functions of processes that are gone it has the counts; those of the oldest jobs go
+  // together, as those of job 0.
+  static constexpr size_t kMostFunctionsOfTheGone = 5'000;
   TaskHistory(const TaskHistory&) = delete;
   TaskHistory& operator=(const TaskHistory&) = delete;
 
@@ -68,6 +71,7 @@ class TaskHistory {
     std::string text;
   };
   bool ReadFrom(Process& process);
+  void FoldOldest();
   std::shared_ptr<const Place> PlaceOf(Process& process, uint16_t function);
   static bool Matches(const proto::TaskRow& row, const proto::StateQuery& query);
   static void Fill(const Ended& call, const std::string* text, Nanos to_wall, proto::TaskRow& row);

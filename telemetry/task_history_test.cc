@@ -1,7 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "telemetry/task_history.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "catch2/catch.hpp"
@@ -123,6 +125,40 @@ TEST_CASE("filters, ids, times and limits choose, and what was left out is said"
   CHECK(!node.Ask({}, 10).truncated());
 }
 
+TEST_CASE("pages of calls of several processes leave none out") {
+  Node node;
+  const uint16_t other = node.driver.FunctionOf("other", CallKind::kTask);
+  for (uint64_t i = 1; i <= 10; ++i) {
+    const Nanos end = static_cast<Nanos>(i) * kSecond;
+    if (i % 2 == 0) {
+      node.worker.Record(EventOf(i, node.function, end - 1, end));
+    } else {
+      node.driver.Record(EventOf(i, other, end - 1, end));
+    }
+  }
+  node.history.Read();
+  proto::StateQuery query;
+  std::vector<Nanos> ends;
+  for (int page = 0; page < 4; ++page) {
+    const proto::StateAnswer answer = node.Ask(query, 3);
+    for (const proto::TaskRow& row : answer.tasks()) ends.push_back(row.end_unix_ns());
+    query.set_ended_before_ns(ends.back());
+  }
+  REQUIRE(ends.size() == 10);
+  for (size_t i = 0; i < 10; ++i) CHECK(ends[i] == static_cast<Nanos>(10 - i) * kSecond);
+}
+
+TEST_CASE("times that no clock shows are bounded") {
+  Node node;
+  node.worker.Record(EventOf(1, node.function, INT64_MIN, INT64_MAX));
+  node.worker.Record(EventOf(2, node.function, -1, -1));
+  node.history.Read();
+  constexpr Nanos kWall = int64_t{1} << 61;
+  const proto::StateAnswer answer = node.Ask({}, 100, kWall);
+  REQUIRE(answer.tasks_size() == 2);
+  for (const proto::TaskRow& row : answer.tasks()) CHECK(row.end_unix_ns() >= kWall);
+}
+
 TEST_CASE("the oldest go when the room is used; failures stay beside many successes") {
   Node node(64 << 10);
   node.worker.RecordFailure(FailureOf(1, node.function, 1, ErrorKind::kTaskFailed), "kept");
@@ -158,6 +194,40 @@ TEST_CASE("counts are exact, of processes that are gone, too") {
   CHECK(answer.functions(0).cancelled() == 1);
   CHECK(answer.functions(0).timed() == 3 * kEndedCalls);
   CHECK(node.Ask().events_lost() == 2 * kEndedCalls);
+}
+
+TEST_CASE("of many functions of the gone those of the oldest jobs are counted together") {
+  TaskHistory history(1 << 20);
+  constexpr uint64_t kJobs = TaskHistory::kMostFunctionsOfTheGone + 10;
+  for (uint64_t job = 1; job <= kJobs; job += 500) {
+    auto segment = SegmentForTest();
+    EventWriter writer(EventPageOf(segment->data()));
+    writer.SetJob(static_cast<JobNumber>(job));
+    for (uint64_t i = job; i < std::min(job + 500, kJobs + 1); ++i)
+      writer.Count(writer.FunctionOf("f" + std::to_string(i), CallKind::kActorMethod));
+    history.Add({1, static_cast<uint32_t>(job)}, 1, EventPageOf(segment->data()));
+    history.Remove({1, static_cast<uint32_t>(job)});
+  }
+  proto::StateAnswer answer;
+  history.AddFunctions(answer);
+  CHECK(answer.functions_size() <= static_cast<int>(TaskHistory::kMostFunctionsOfTheGone));
+  CHECK(answer.functions(0).name() == kOtherFunctionName);
+  CHECK(answer.functions(0).job() == 0);
+  CHECK(answer.functions(0).type() == "ACTOR_TASK");
+  uint64_t finished = 0;
+  for (const proto::FunctionRow& row : answer.functions()) finished += row.finished();
+  CHECK(finished == kJobs);
+}
+
+TEST_CASE("an actor's call of itself tells where it ran") {
+  Node node;
+  node.worker.SetActor({kDriver.packed(), 9ull << 16});
+  const uint16_t method = node.worker.FunctionOf("Counter.add", CallKind::kActorMethod);
+  TaskEvent event = EventOf(10, method, 1, 2);
+  event.task.maker_bits = kWorker.packed();
+  node.worker.Record(event);
+  node.history.Read();
+  CHECK(node.Ask().tasks(0).worker() == kWorker.packed());
 }
 
 TEST_CASE("an actor's calls name it") {

@@ -94,6 +94,56 @@ def test_calls_that_ended_are_listed_with_their_times_and_errors():
     assert counts == {"FINISHED": 1, "FAILED": 2}
 
 
+def test_an_actor_that_ends_is_no_failed_constructor_and_its_call_of_itself_tells_where_it_ran():
+    @sheaf.remote(num_cpus=0)
+    class Ending:
+        async def inner(self):
+            return os.getpid()
+
+        async def outer(self):
+            return await sheaf.get_runtime_context().current_actor.inner.remote()
+
+    def ending(**chosen):
+        return [
+            row
+            for row in state.list_tasks(limit=10_000)
+            if row.name.startswith("Ending") and row.end_time_ms and chosen.items() <= row.items()
+        ]
+
+    actor = Ending.remote()
+    pid = sheaf.get(actor.outer.remote(), timeout=WAIT_S)
+    assert [row.worker_pid for row in wait_until(lambda: ending(name="Ending.inner"))] == [pid]
+    sheaf.kill(actor)
+    with pytest.raises(sheaf.exceptions.ActorDiedError):
+        sheaf.get(actor.inner.options(name="Ending.late").remote(), timeout=WAIT_S)
+    wait_until(lambda: ending(name="Ending.late"))
+    (creation,) = ending(type="ACTOR_CREATION_TASK")
+    assert creation.state == "FINISHED" and creation.error_type is None
+    summary = state.summarize_tasks()["cluster"]["summary"]
+    assert summary[creation.name]["state_counts"] == {"FINISHED": 1}
+
+
+def test_an_attempt_that_a_workers_death_ended_is_listed(tmp_path):
+    @sheaf.remote(max_retries=1)
+    def die_once(path):
+        if not os.path.exists(path):
+            open(path, "w").close()
+            os._exit(3)
+
+    sheaf.get(die_once.remote(str(tmp_path / "tried")), timeout=WAIT_S)
+    rows = wait_until(
+        lambda: (
+            len(ended := state.list_tasks(filters=[("name", "=", "die_once")])) == 2
+            and all(row.end_time_ms for row in ended)
+            and ended
+        )
+    )
+    assert {(row.attempt_number, row.state, row.error_type) for row in rows} == {
+        (0, "FAILED", "WORKER_DIED"),
+        (1, "FINISHED", None),
+    }
+
+
 def test_quick_calls_are_counted_exactly_and_sampled_in_listings():
     @sheaf.remote
     def quick():

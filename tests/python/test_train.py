@@ -16,6 +16,7 @@ import pytest
 import sheaf
 from conftest import WAIT_S, wait_until
 from sheaf import train
+from sheaf.air import session as air_session
 from sheaf.train.progress_line import ProgressLine
 from sheaf.util.collective import CollectiveError
 
@@ -129,6 +130,20 @@ def test_each_worker_knows_its_place_and_gets_its_part(node, tmp_path):
         result.metrics["training_iteration"],
     ) == (0.5, 0, 1)
     assert result.error is None and result.checkpoint is None
+
+
+def test_what_only_a_trial_has_is_none_in_a_loop(node, tmp_path):
+    """As in Ray: a loop that prints its trial's name does not fail."""
+
+    def loop(config):
+        names = ("name", "id", "resources", "dir")
+        with pytest.warns(UserWarning, match="a training loop has no trial") as warned:
+            asked = [getattr(air_session, f"get_trial_{name}")() for name in names]
+        assert len(warned) == 4
+        train.report({"asked": asked, "run": air_session.get_experiment_name()})
+
+    metrics = trainer(tmp_path, 1, loop).fit().metrics
+    assert metrics["asked"] == [None] * 4 and metrics["run"] == "run"
 
 
 def test_workers_that_die_are_replaced_and_no_step_is_lost_or_doubled(node, tmp_path):

@@ -144,4 +144,22 @@ SCENARIO("an owner records what no executor can") {
   CHECK(worker.texts[0] == "no node has 9 CPU");
 }
 
+SCENARIO("an owner records the attempt that its worker's death ended, though another follows") {
+  Worker worker;
+  OwnerState& owner = worker.process.owner;
+  owner.tasks.set_figures({worker.metrics, metrics::HistogramId::kTaskLatency},
+                          {worker.metrics, metrics::HistogramId::kActorCallLatency},
+                          &worker.writer);
+  const ObjectHandle result = worker.process.Submit(worker.process.Template(/*max_retries=*/1));
+  worker.process.Grant();
+  const uint64_t started = worker.process.TakePush().push;
+  owner.OnProcessDied(kWorker, {}, started);
+  const std::vector<TaskEvent> events = worker.Events();
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].attempt == 0);
+  CHECK(events[0].outcome == Outcome::kFailed);
+  CHECK(events[0].error == ErrorKind::kWorkerCrashed);
+  CHECK(ObjectState{result.entry()->state} == ObjectState::kPending);
+}
+
 }  // namespace sheaf

@@ -248,11 +248,22 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
 }
 
 void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
+  const auto unavailable = [&](const TaskRecord& task) {
+    return Error{ErrorKind::kActorUnavailable,
+                 absl::StrCat("the actor ", client.id.ToHex(), " died and restarts while ",
+                              tasks_.Describe(task),
+                              " was on its way. Executed: unknown; allow retries "
+                              "(max_task_retries) if it may run twice."),
+                 {}};
+  };
   TaskList undecided = std::exchange(client.undecided, {});
   std::vector<TaskRecord*> again, over;
   while (TaskRecord* task = undecided.PopFront()) {
-    const bool runs_again = !dead && !task->cancelled &&
-                            (task->push == 0 || tasks_.TakeRetry(*task));  // 0: it had not started.
+    bool runs_again = !dead && !task->cancelled;
+    if (runs_again && task->push != 0) {  // 0: it had not started.
+      const Error lost = unavailable(*task);
+      runs_again = tasks_.TakeRetry(*task, &lost);
+    }
     (runs_again ? again : over).push_back(task);
   }
   // First: the end of a call may fail another that waits for its value, and those behind go on.
@@ -266,15 +277,7 @@ void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
     } else if (task->cancelled) {
       tasks_.FailStarted(*task, tasks_.Cancelled(*task), client.node);
     } else {
-      tasks_.FailStarted(
-          *task,
-          {ErrorKind::kActorUnavailable,
-           absl::StrCat(
-               "the actor ", client.id.ToHex(), " died and restarts while ", tasks_.Describe(*task),
-               " was on its way. Executed: unknown; allow retries (max_task_retries) if it may "
-               "run twice."),
-           {}},
-          client.node);
+      tasks_.FailStarted(*task, unavailable(*task), client.node);
     }
   }
 }

@@ -1,5 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Actors as their creator and their callers see them.
+#include <memory>
+#include <vector>
+
+#include "telemetry/event_reader.h"
+#include "telemetry/event_writer.h"
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
@@ -48,7 +53,22 @@ struct ActorFixture : Fixture {
     grant.set_worker(kWorker.packed());
     owner.OnFrame(kRaylet, {FrameKind::kLeaseGrant, grant.SerializeAsString()});
   }
+  std::vector<telemetry::TaskEvent> Events() {
+    std::vector<telemetry::TaskEvent> recorded;
+    reader.Drain(
+        [&](const telemetry::TaskEvent& event, std::string_view) { recorded.push_back(event); });
+    return recorded;
+  }
+  void RecordEvents() {
+    owner.tasks.set_figures({metrics, metrics::HistogramId::kTaskLatency},
+                            {metrics, metrics::HistogramId::kActorCallLatency}, &writer);
+  }
+
   proto::LeaseDemand demand;  // The last actor's.
+  metrics::Page metrics{};
+  std::unique_ptr<telemetry::EventPage> events = std::make_unique<telemetry::EventPage>();
+  telemetry::EventWriter writer{*events};
+  telemetry::EventReader reader{*events};
 };
 
 }  // namespace
@@ -73,6 +93,54 @@ SCENARIO("who waits for an actor's creation is told of the actor, whatever state
   CHECK(f.owner.WordsOf(*creation) == "waits for its actor to start");
   f.GrantActor();
   CHECK(f.owner.WordsOf(*creation) == "waits for its actor to start");
+}
+
+SCENARIO("the end of an actor is no failure of its constructor, which its worker recorded") {
+  ActorFixture f;
+  f.RecordEvents();
+  const ObjectHandle actor = f.Create(f.Creation());
+  const auto kill = [&] {
+    f.owner.created_actors.Kill(ActorOf(actor), /*no_restart=*/true, "kill was called");
+  };
+  SECTION("it has run") {
+    f.GrantActor();
+    f.Reply(f.TakePush(), "");
+    kill();
+    CHECK(f.Events().empty());
+    CHECK(f.owner.tasks.task_counts().finished == 1);
+    CHECK(f.owner.tasks.task_counts().failed == 0);
+  }
+  SECTION("it has failed") {
+    f.GrantActor();
+    f.Reply(f.TakePush(), "no such file", ReplyStatus::kFailed);
+    CHECK(f.Events().empty());
+    CHECK(f.owner.tasks.task_counts().failed == 1);
+  }
+  SECTION("it never ran") {
+    kill();
+    REQUIRE(f.Events().size() == 1);
+    CHECK(f.owner.tasks.task_counts().failed == 1);
+  }
+}
+
+SCENARIO("a call that runs again on the next incarnation has a failed attempt before it") {
+  ActorFixture f;
+  f.RecordEvents();
+  TemplateRecord& creation = const_cast<TemplateRecord&>(f.Creation(/*max_restarts=*/1));
+  const ObjectHandle actor = f.Create(creation);
+  f.GrantActor();
+  f.Reply(f.TakePush(), "");
+  TemplateRecord& method = const_cast<TemplateRecord&>(f.Method());
+  method.spec.set_max_retries(1);
+  TaskRecord* task = f.owner.tasks.Add(method, {}, nullptr, {});
+  const ObjectHandle result(task->first_return);
+  f.owner.actors.Submit(f.owner.actors.ClientOf(*actor.entry()), *actor.entry(), *task);
+  f.owner.OnProcessDied(kWorker, {}, f.TakePush().push);
+  const std::vector<telemetry::TaskEvent> events = f.Events();
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].attempt == 0);
+  CHECK(events[0].error == ErrorKind::kActorUnavailable);
+  CHECK(ObjectState{result.entry()->state} == ObjectState::kPending);
 }
 
 SCENARIO("a constructor fails when nobody but pending calls holds the actor") {
@@ -260,6 +328,7 @@ SCENARIO("who has an actor killed for good calls it no more, though it has not e
 // While its creator waits to hear whether it may have its name, others may have heard that it has.
 SCENARIO("an actor whose name is being taken is pending for all who ask, and its calls wait") {
   ActorFixture f;
+  f.RecordEvents();
   TaskRecord* task = f.owner.tasks.Add(f.Creation(), {}, nullptr, {});
   const ObjectHandle actor(task->first_return);
   f.owner.references.List(*actor.entry());
@@ -287,6 +356,9 @@ SCENARIO("an actor whose name is being taken is pending for all who ask, and its
     REQUIRE(answer.ParseFromString(f.transport.Take(FrameKind::kActorAnswer).body));
     CHECK(answer.state() == proto::ActorAnswer::DEAD);
     CHECK(f.transport.Count(FrameKind::kActorReport) == 0);
+    const std::vector<telemetry::TaskEvent> recorded = f.Events();  // Of the call alone.
+    REQUIRE(recorded.size() == 1);
+    CHECK(recorded[0].task == TaskOf(result.id()));
     CHECK(ObjectState{result.entry()->state} == ObjectState::kError);
     CHECK_FALSE(f.owner.created_actors.Manages(ActorOf(actor)));
   }

@@ -81,7 +81,7 @@ void CreatedActors::GiveUp(TaskRecord& creation, Error why) {
   ++creation.first_return->uses;  // As in SetDead.
   TellWatchers(actor);
   submitter_.OnAnswer(AnswerOf(actor));
-  Remove(actor);
+  Remove(actor, /*known=*/true);  // Nobody was to run it.
 }
 
 void CreatedActors::Demand(CreatedActor& actor) {
@@ -162,7 +162,8 @@ void CreatedActors::OnReply(const TaskTable::Reply& reply, ProcessId from) {
     const auto* head = in.Struct<ReturnHead>();
     Error error = DecodeError(head == nullptr ? std::string_view{} : in.Bytes(head->bytes));
     EndLease(actor, "its constructor failed");
-    SetDead(actor, ConstructorFailed(creation.spec->spec.name(), std::move(error)));
+    SetDead(actor, ConstructorFailed(creation.spec->spec.name(), std::move(error)),
+            /*known=*/true);
     return;
   }
   actor.constructed = true;
@@ -323,7 +324,7 @@ std::string CreatedActors::Words(const TaskRecord& creation) const {
 }
 
 // For good. The creation task goes; the creation object keeps its value or gets the error.
-void CreatedActors::SetDead(CreatedActor& actor, Error death) {
+void CreatedActors::SetDead(CreatedActor& actor, Error death, bool known) {
   if (actor.state == State::DEAD) return;
   actor.state = State::DEAD;
   actor.death = std::move(death);
@@ -333,11 +334,11 @@ void CreatedActors::SetDead(CreatedActor& actor, Error death) {
   by_key_.erase(actor.key);
   by_process_.erase(actor.process);
   if (on_named_end_ && !actor.creation->spec->spec.actor().name().empty()) on_named_end_(actor.id);
-  Remove(actor);
+  Remove(actor, known);
 }
 
 // Its creation task fails with its death.
-void CreatedActors::Remove(CreatedActor& actor) {
+void CreatedActors::Remove(CreatedActor& actor, bool known) {
   for (const ProcessId watcher : actor.watchers) {
     const auto watched = watched_by_.find(watcher);
     watched->second.erase(actor.id);
@@ -345,7 +346,7 @@ void CreatedActors::Remove(CreatedActor& actor) {
   }
   const std::unique_ptr<CreatedActor> keep = std::move(actors_[actor.id]);
   actors_.erase(keep->id);
-  tasks_.Fail(*keep->creation, keep->death);
+  tasks_.Fail(*keep->creation, keep->death, known);
 }
 
 }  // namespace sheaf

@@ -69,9 +69,10 @@ class CreatedActors final : public TaskDispatcher {
   void Demand(CreatedActor& actor);
   void Announce(CreatedActor& actor);
   void Restart(CreatedActor& actor);
-  void SetDead(CreatedActor& actor, Error death);
+  // `known`: the executor has recorded how the constructor ended (TaskTable::Fail).
+  void SetDead(CreatedActor& actor, Error death, bool known = false);
   void TellWatchers(const CreatedActor& actor);
-  void Remove(CreatedActor& actor);
+  void Remove(CreatedActor& actor, bool known);
   void Withdraw(const CreatedActor& actor);  // Its demand.
   // With `patience` its process may leave by itself so long.
   void EndLease(CreatedActor& actor, const std::string& reason, Nanos patience = 0);

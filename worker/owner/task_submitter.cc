@@ -330,6 +330,7 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
   std::vector<TaskRecord*> again;
   while (TaskRecord* task = orphans.PopFront()) {
     const bool tried = task->push <= started;
+    const Error error = DeathError(*task, process, death, tried);
     // Here the next attempt replaces what this one left; on another node nobody does.
     if (tried && process.node != self_.node) tasks_.FreeUnheardOf(*task, process.node);
     if (task->cancelled) {
@@ -337,13 +338,13 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
     } else if (!tried) {
       again.push_back(task);
     } else if (death.cause() == proto::Death::OUT_OF_MEMORY
-                   ? task->attempt < kMemoryRetries && tasks_.TakeRetry(*task)
-                   : tasks_.TakeRetry(*task)) {
+                   ? task->attempt < kMemoryRetries && tasks_.TakeRetry(*task, &error)
+                   : tasks_.TakeRetry(*task, &error)) {
       // Now, as the next run is told once what it shall bring.
       if (node_died && task->stream) tasks_.LoseItemsOn(*task, process.node);
       Delay(*task);
     } else {
-      tasks_.FailStarted(*task, DeathError(*task, process, death, tried), process.node);
+      tasks_.FailStarted(*task, error, process.node);
     }
   }
   for (auto task = again.rbegin(); task != again.rend(); ++task) {

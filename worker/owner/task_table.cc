@@ -359,7 +359,10 @@ void TaskTable::FailStarted(TaskRecord& task, const Error& error, NodeNumber nod
 
 namespace {
 
-telemetry::TaskEvent EventOf(const TaskRecord& task, TaskId id, const Error& error, Nanos now) {
+// `events` may be null.
+void RecordFailure(telemetry::EventWriter* events, const TaskRecord& task, TaskId id,
+                   const Error& error, Nanos now) {
+  if (events == nullptr) return;
   telemetry::TaskEvent event;
   event.task = id;
   event.begin = event.end = now;
@@ -369,25 +372,26 @@ telemetry::TaskEvent EventOf(const TaskRecord& task, TaskId id, const Error& err
   event.error = error.kind;
   event.outcome = error.kind == ErrorKind::kTaskCancelled ? telemetry::Outcome::kCancelled
                                                           : telemetry::Outcome::kFailed;
-  return event;
+  event.function =
+      events->FunctionOf(TaskTable::NameOf(task), telemetry::CallKindOf(task.spec->spec.kind()));
+  events->RecordFailure(event, error.message);
 }
 
 }  // namespace
 
 void TaskTable::Fail(TaskRecord& task, const Error& error, bool known) {
-  if (events_ != nullptr && !known) {
-    telemetry::TaskEvent event = EventOf(task, IdOf(task), error, clock_.Now());
-    event.function =
-        events_->FunctionOf(NameOf(task), telemetry::CallKindOf(task.spec->spec.kind()));
-    events_->RecordFailure(event, error.message);
-  }
+  // An actor whose constructor has run ends some day: that is no failure of the constructor.
+  const bool finished = task.state == TaskState::kFinished;
+  if (!known && !finished) RecordFailure(events_, task, IdOf(task), error, clock_.Now());
   if (task.stream) EndStream(task, error, 0);
   references_.SetError(*task.first_return, error);
   if (task.references) {
     for (ObjectEntry* more : task.references->more_returns) references_.SetError(*more, error);
   }
   TaskCounts& counts = CountsOf(task);
-  ++(error.kind == ErrorKind::kTaskCancelled ? counts.cancelled : counts.failed);
+  ++(finished                                  ? counts.finished
+     : error.kind == ErrorKind::kTaskCancelled ? counts.cancelled
+                                               : counts.failed);
   Complete(task);
 }
 
@@ -424,12 +428,13 @@ void TaskTable::Complete(TaskRecord& task) {
   references_.DropUses(more);
 }
 
-bool TaskTable::TakeRetry(TaskRecord& task) {
+bool TaskTable::TakeRetry(TaskRecord& task, const Error* unrecorded) {
   if (task.cancelled) return false;
   if (!task.stream || !task.stream->again) {
     if (task.retries_left == 0) return false;
     if (task.retries_left > 0) --task.retries_left;
   }
+  if (unrecorded != nullptr) RecordFailure(events_, task, IdOf(task), *unrecorded, clock_.Now());
   ++task.attempt;
   ++CountsOf(task).retried;
   return true;

@@ -84,8 +84,9 @@ class TaskTable {
     latency_ = {{tasks, calls}};
     events_ = events;
   }
-  // Takes one retry and prepares the next attempt; false: none left (or cancelled).
-  bool TakeRetry(TaskRecord& task);
+  // Takes one retry and prepares the next attempt; false: none left (or cancelled). `unrecorded`: how
+  // this attempt ended, if no executor can have recorded that.
+  bool TakeRetry(TaskRecord& task, const Error* unrecorded = nullptr);
 
   // Streams.
   void OnStreamItem(ProcessId from, std::string_view body);

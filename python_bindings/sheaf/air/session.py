@@ -4,6 +4,7 @@ whichever of the two it is. Outside of both all functions raise RuntimeError."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -126,24 +127,34 @@ def get_experiment_name() -> str:
     return str(current().context().get_experiment_name())
 
 
-def get_trial_name() -> str:
-    """Returns the name of the trial."""
-    return str(current().context().get_trial_name())
+def get_trial_name() -> str | None:
+    """Returns the name of the trial; None, with a warning, in a training loop."""
+    return _of_trial("get_trial_name")
 
 
-def get_trial_id() -> str:
-    """Returns the id of the trial."""
-    return str(current().context().get_trial_id())
+def get_trial_id() -> str | None:
+    """Returns the id of the trial; None, with a warning, in a training loop."""
+    return _of_trial("get_trial_id")
 
 
 def get_trial_resources() -> Any:
-    """Returns the PlacementGroupFactory of the trial."""
-    return current().context().get_trial_resources()
+    """Returns the PlacementGroupFactory of the trial; None, with a warning, in a training loop."""
+    return _of_trial("get_trial_resources")
 
 
-def get_trial_dir() -> str:
-    """Returns the path of the trial's folder."""
-    return str(current().context().get_trial_dir())
+def get_trial_dir() -> str | None:
+    """Returns the path of the trial's folder; None, with a warning, in a training loop."""
+    return _of_trial("get_trial_dir")
+
+
+def _of_trial(name: str) -> Any:
+    """What the trial answers. A training loop has no trial, and shall not fail for a value that it
+    only prints."""
+    ask = getattr(current().context(), name, None)
+    if ask is None:
+        warnings.warn(f"{name}(): a training loop has no trial: it is None", stacklevel=3)
+        return None
+    return ask()
 
 
 def get_world_size() -> int:

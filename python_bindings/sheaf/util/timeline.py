@@ -57,8 +57,9 @@ def _ended_calls() -> list[dict[str, Any]]:
         if not ended or len(new) == len(calls):
             break
         calls = new
-        # Some may have ended in the same nanosecond, on other nodes.
-        before = min(call["end_ns"] for call in ended) + 1
+        # Some may have ended in the same nanosecond, on other nodes; and each answer reckons the
+        # time of day anew, some microseconds apart.
+        before = min(call["end_ns"] for call in ended) + 1_000_000
         if not missing:
             break
     if lost:
@@ -70,12 +71,10 @@ def _trace(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     threads: dict[tuple[int, int, int], int] = {}  # Of each node: (node, pid, thread) to a number.
     heads: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
-    # The call that made another ran in the other's owner, and has the number there.
-    ran = {
-        (call["worker"], int(call["task_id"][16:32], 16)): call
-        for call in calls
-        if len(call["task_id"]) >= 32
-    }
+    ran: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for call in calls:
+        if len(call["task_id"]) >= 32:
+            ran.setdefault((call["worker"], int(call["task_id"][16:32], 16)), []).append(call)
     for call in sorted(calls, key=lambda call: call["begin_ns"]):
         node = int(call["worker"].partition(".")[0])
         place = node, call["pid"], call["thread"]
@@ -86,10 +85,21 @@ def _trace(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
             title = f"worker {call['pid']}" + (f" thread {call['thread']}" if place[2] else "")
             heads.append(_name("thread_name", node, threads[place], title))
         events.append(_event(call, node, threads[place]))
-        parent = ran.get((call["owner"], call["parent_sequence"]))
-        if parent is not None:
-            events += _flow(call, parent, threads)
+        parents = ran.get((call["owner"], call["parent_sequence"]))
+        if parents is not None:
+            events += _flow(call, _parent(call, parents), threads)
     return heads + sorted(events, key=lambda event: event["ts"])
+
+
+def _parent(call: dict[str, Any], ran: list[dict[str, Any]]) -> dict[str, Any]:
+    """The call that made another ran in the other's owner and has the number there. Of different
+    owners several may have it: then it is the one that ran when the other was made."""
+    made = call["created_ms"] * 1_000_000
+
+    def distance(other: dict[str, Any]) -> int:
+        return max(other["begin_ns"] - made, made - other["end_ns"], 0)
+
+    return min(ran, key=distance)
 
 
 def _name(kind: str, pid: int, tid: int, name: str) -> dict[str, Any]:

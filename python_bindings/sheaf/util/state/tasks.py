@@ -135,7 +135,8 @@ def public_state(state: str) -> str:
 
 
 def _rank(row: dict[str, Any]) -> int:
-    return 2 if row["end_ns"] else row["state"] == "RUNNING"
+    """The last word on an attempt: a worker may die between the end of a call and its answer."""
+    return row["end_ns"] or row["state"] == "RUNNING"
 
 
 def _for_nodes(filters: Any) -> list[tuple[str, bool, str]]:

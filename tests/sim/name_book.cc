@@ -10,8 +10,10 @@ namespace sheaf::sim {
 void NameBook::Has(const std::string& name, ActorId actor) {
   std::vector<ActorId>& holders = names_[name].holders;
   if (std::find(holders.begin(), holders.end(), actor) != holders.end()) return;
+  // Whoever hears it late, by a repeated question, may hear of one that others have ended since.
+  const bool is_late = world_.oracle.MayBeOver(actor);
   for (const ActorId other : holders) {
-    if (world_.oracle.MayBeOver(other)) continue;
+    if (is_late || world_.oracle.MayBeOver(other)) continue;
     world_.oracle.Fail(
         "O3", absl::StrCat("the name '", name, "' is that of actor ", actor.ToHex(), ", and ",
                            other.ToHex(), ", which nobody has ended, has it"));

@@ -210,10 +210,9 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   raylet.version = "simulated";
   raylet.gcs_term = term;
   raylet.heartbeat_period = heartbeat_period;
-  raylet_ =
-      std::make_unique<Raylet>(raylet, RayletDeps{clock_, *transport_, *links_, *this, *this,
-                                                  *store_, store_events_, raylet_random_, *numbers_,
-                                                  *page_, *blocks_, loop_, memory_, entrypoints_});
+  raylet_ = std::make_unique<Raylet>(
+      raylet, RayletDeps{clock_, *transport_, *links_, *this, *this, *store_, store_events_,
+                         raylet_random_, *numbers_, *page_, *blocks_, loop_, memory_, *this});
   between_.Attach(number, this);
   ScheduleTick();
 }

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +13,7 @@
 #include "object_store/arena/arena_memory.h"
 #include "object_store/server/store_server.h"
 #include "raylet/raylet.h"
-#include "raylet/workers/fake_entrypoint_launcher.h"
+#include "raylet/workers/entrypoint_launcher.h"
 #include "tests/sim/inter_node.h"
 #include "tests/sim/network.h"
 #include "tests/sim/process.h"
@@ -28,7 +29,10 @@ struct NodeOptions {
   uint64_t store_bytes = 16 << 20;
 };
 
-class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
+class Node final : public Endpoint,
+                   public WorkerLauncher,
+                   public Switchboard,
+                   public EntrypointLauncher {
  public:
   Node(World& world, GcsHost& gcs, InterNode& between, const Programs& programs,
        NodeOptions options);
@@ -87,6 +91,11 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
     World& world_;
   };
 
+  // EntrypointLauncher: commands that end by themselves after a while, or when they shall.
+  void StartEntrypoint(const proto::Entrypoint& entrypoint,
+                       const std::vector<uint32_t>& gpu_ids) override;
+  void StopEntrypoint(const std::string& submission_id) override;
+  void EndCommand(const std::string& submission_id, Nanos delay, proto::Death death);
   // WorkerLauncher
   void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) override;
   void AddRemoteJob(JobNumber job, ProcessId driver, const proto::JobStart& start,
@@ -133,7 +142,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   std::unique_ptr<RayletTransport> transport_;
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<ProcessNumbers> numbers_;
-  FakeEntrypointLauncher entrypoints_;  // No program submits commands.
+  std::set<std::string> commands_;  // That run here, by the names of their submissions.
   std::unique_ptr<Raylet> raylet_;
   NodeNumber number_ = 0;
   bool turn_scheduled_ = false;

@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/node_wire.h"
 
+#include "tests/sim/node.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -195,6 +197,41 @@ void NodeWire::Break() {
       });
     }
     for (int end : {0, 1}) Pump(end);
+  });
+}
+
+// --- Commands that were submitted. ---
+
+void Node::StartEntrypoint(const proto::Entrypoint& entrypoint, const std::vector<uint32_t>&) {
+  const std::string& id = entrypoint.submission_id();
+  if (!commands_.insert(id).second)
+    world_.oracle.Fail("O3", absl::StrCat("the command '", id, "' is started twice on a node"));
+  OnLoop(world_.Between(100 * kMicrosecond, 5 * kMillisecond), [this, id] {
+    if (!commands_.contains(id)) return;  // It was ended before.
+    proto::EntrypointReport::Running running;
+    running.set_os_pid(4711);
+    raylet_->OnEntrypointRunning(id, running);
+  });
+  proto::Death death;
+  death.set_cause(proto::Death::EXITED);
+  death.set_code(world_.random.OneIn(4) ? 3 : 0);
+  EndCommand(id, world_.Between(10 * kMillisecond, 200 * kMillisecond), std::move(death));
+}
+
+void Node::StopEntrypoint(const std::string& submission_id) {
+  proto::Death death;
+  death.set_cause(proto::Death::SIGNALLED);
+  death.set_code(15);
+  EndCommand(submission_id, world_.Between(100 * kMicrosecond, 20 * kMillisecond),
+             std::move(death));
+}
+
+void Node::EndCommand(const std::string& submission_id, Nanos delay, proto::Death death) {
+  OnLoop(delay, [this, submission_id, death = std::move(death)] {
+    if (commands_.erase(submission_id) == 0) return;
+    proto::EntrypointReport::Ended ended;
+    *ended.mutable_death() = death;
+    raylet_->OnEntrypointEnded(submission_id, std::move(ended));
   });
 }
 

@@ -100,6 +100,7 @@ class Workload {
   Async<> Functions(Process& process, DriverState& state);
   Async<> OneKey(Process& process);
   Async<> Lists(Process& process);
+  Async<> Command(Process& process, DriverState& state);
   Async<> NamedActor(Process& process);
   Async<> DetachedGroup(Process& process);
   Async<> EndGroup(Process& process, PlacementGroupId group);

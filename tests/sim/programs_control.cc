@@ -32,7 +32,7 @@ Mix Mix::OfMethods(Random& random) {
 }
 
 Async<> Workload::Control(Process& process, DriverState& state) {
-  switch (state.random.Below(6)) {
+  switch (state.random.Below(8)) {
     case 0:
       co_await Functions(process, state);
       break;
@@ -52,6 +52,10 @@ Async<> Workload::Control(Process& process, DriverState& state) {
       process.EndDetachedActor(actor, true);
       break;
     }
+    case 5:
+    case 6:
+      co_await Command(process, state);
+      break;
     default:
       co_await DetachedGroup(process);
       break;
@@ -148,6 +152,61 @@ Async<> Workload::OneKey(Process& process) {
   if (IsOver(left)) co_return;
   if (left.error() != 0) absl::StrAppend(&wrong, " unsubscribe: ", left.message());
   if (!wrong.empty()) world_.oracle.Fail("O3", absl::StrCat("'", key, "':", wrong));
+}
+
+// A command that nobody else knows is accepted once, runs, is stopped or not, ends once, and is
+// forgotten.
+Async<> Workload::Command(Process& process, DriverState& state) {
+  const std::string id = absl::StrCat("command.", next_id_++);
+  proto::GcsRequest submit;
+  submit.mutable_submit_entrypoint()->mutable_entrypoint()->set_submission_id(id);
+  submit.mutable_submit_entrypoint()->mutable_entrypoint()->set_command("true");
+  submit.mutable_submit_entrypoint()->set_idempotency_key(id);
+  const proto::GcsReply accepted = co_await process.AskGcs({}, std::move(submit));
+  if (IsOver(accepted)) co_return;
+  if (accepted.error() != 0)
+    world_.oracle.Fail("O3", absl::StrCat("'", id, "' is refused: ", accepted.message()));
+  const bool stopped = state.random.OneIn(2);
+  if (stopped) {
+    co_await process.Sleep({}, world_.Between(0, 50 * kMillisecond));
+    proto::GcsRequest stop;
+    stop.mutable_stop_submission()->set_submission_id(id);
+    const proto::GcsReply told = co_await process.AskGcs({}, std::move(stop));
+    if (IsOver(told)) co_return;
+    if (told.error() != 0)
+      world_.oracle.Fail("O3", absl::StrCat("'", id, "' is not there to stop: ", told.message()));
+  }
+  proto::Submission last;
+  for (int looks = 0; last.state() <= proto::Submission::RUNNING && looks < 40; ++looks) {
+    co_await process.Sleep({}, world_.Between(kMillisecond, 50 * kMillisecond));
+    proto::GcsRequest get;
+    get.mutable_get_submission()->set_submission_id(id);
+    const proto::GcsReply found = co_await process.AskGcs({}, std::move(get));
+    if (IsOver(found)) co_return;
+    if (found.error() != 0)
+      world_.oracle.Fail("O3", absl::StrCat("'", id, "' is lost: ", found.message()));
+    last = found.submission();
+  }
+  if (last.state() == proto::Submission::STOPPED && !stopped)
+    world_.oracle.Fail("O3", absl::StrCat("'", id, "' was stopped, and nobody asked for it"));
+  proto::GcsRequest list, forget;
+  list.mutable_list_submissions()->set_limit(10'000);
+  const proto::GcsReply listed = co_await process.AskGcs({}, std::move(list));
+  if (IsOver(listed)) co_return;
+  const auto& rows = listed.submissions().submissions();
+  if (std::count_if(rows.begin(), rows.end(), [&](const proto::Submission& row) {
+        return row.entrypoint().submission_id() == id;
+      }) != 1)
+    world_.oracle.Fail("O3", absl::StrCat("'", id, "' is not listed once"));
+  forget.mutable_delete_submission()->set_submission_id(id);
+  const proto::GcsReply forgotten = co_await process.AskGcs({}, std::move(forget));
+  if (IsOver(forgotten)) co_return;
+  const bool ended = last.state() > proto::Submission::RUNNING;
+  // Asked again after an answer that was lost, it is gone already.
+  const auto refused = static_cast<ErrorKind>(forgotten.error());
+  if (ended && refused != ErrorKind::kNone && refused != ErrorKind::kNotFound)
+    world_.oracle.Fail(
+        "O3", absl::StrCat("'", id, "' has ended and cannot be deleted: ", forgotten.message()));
 }
 
 Async<> Workload::Lists(Process& process) {

@@ -313,7 +313,7 @@ def row_ports(run):
             inside = {port for address, port in heard if is_loopback(address)}
             urls = [node.metrics_url]
             if place == 1:
-                urls.append((pathlib.Path(node.session) / "dashboard").read_text() + "/")
+                urls.append((pathlib.Path(node.session) / "dashboard").read_text().strip() + "/")
             assert inside == {int(re.search(r":(\d+)/", url).group(1)) for url in urls}, heard
             counted.append(len(heard))
         # A program that starts a node of its own.

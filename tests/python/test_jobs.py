@@ -179,7 +179,8 @@ def test_refusals_have_the_codes_and_words_of_ray(client, url):
     assert "404: Job none does not exist" in refusal(lambda: client.get_job_info("none"))
     for call in (client.stop_job, client.delete_job, client.get_job_logs):
         assert "404: Job none does not exist" in refusal(lambda call=call: call("none"))
-    assert "400" in refusal(lambda: client.submit_job(entrypoint="true", submission_id="a b"))
+    for wrong in ("a b", ".", ".."):
+        assert "400" in refusal(lambda: client.submit_job(entrypoint="true", submission_id=wrong))
     assert "does not exist" in refusal(lambda: client.get_job_info(""))
     assert "400" in refusal(lambda: client.submit_job(entrypoint=7))
     job = client.submit_job(entrypoint="sleep 1000")

@@ -21,6 +21,7 @@ std::string WhatIsWrong(const proto::SubmitEntrypoint& request) {
   if (id.empty() || id.size() > kMaxSubmissionIdBytes ||
       !std::all_of(id.begin(), id.end(), IsIdCharacter))
     return "a submission id has 1 to 128 letters, digits, '_', '-' and '.'";
+  if (id == "." || id == "..") return "a submission id names a file and a path, as . and .. cannot";
   if (wanted.command().empty()) return "an entrypoint is a command, not an empty text";
   if (wanted.ByteSizeLong() > kMaxEntrypointBytes)
     return "an entrypoint with its environment and metadata has at most 192 KiB";

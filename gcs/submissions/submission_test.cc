@@ -173,8 +173,8 @@ SCENARIO("of two submissions with one id one is accepted") {
 
 SCENARIO("what no submission can be is refused") {
   SubmissionWorld world;
-  for (const std::string& id :
-       {std::string(), std::string("a b"), std::string("../x"), std::string(129, 'x')}) {
+  for (const std::string& id : {std::string(), std::string("a b"), std::string("../x"),
+                                std::string("."), std::string(".."), std::string(129, 'x')}) {
     CAPTURE(id);
     CHECK(Is(world.Submit(id), ErrorKind::kInvalidArgument));
   }

@@ -16,6 +16,7 @@ import zipfile
 
 import pytest
 from conftest import WAIT_S, is_running, wait_until
+from sheaf._internal import job_server
 from sheaf.cluster_utils import Cluster, _program
 from sheaf.job_submission import JobStatus, JobSubmissionClient
 from test_head_state import gcs_of
@@ -178,7 +179,9 @@ def test_refusals_have_the_codes_and_words_of_ray(client, url):
     assert "404: Job none does not exist" in refusal(lambda: client.get_job_info("none"))
     for call in (client.stop_job, client.delete_job, client.get_job_logs):
         assert "404: Job none does not exist" in refusal(lambda call=call: call("none"))
-    assert "400" in refusal(lambda: client.submit_job(entrypoint="true", submission_id="a b"))
+    for wrong in ("a b", ".", ".."):
+        assert "400" in refusal(lambda: client.submit_job(entrypoint="true", submission_id=wrong))
+    assert "does not exist" in refusal(lambda: client.get_job_info(""))
     assert "400" in refusal(lambda: client.submit_job(entrypoint=7))
     job = client.submit_job(entrypoint="sleep 1000")
     running(client, job)
@@ -301,6 +304,27 @@ def test_following_survives_the_end_of_the_dashboard(cluster, tmp_path):
         with dashboard_of(cluster.head_node.session, f"--port={port}"):
             thread.join(WAIT_S)
         assert "".join(pieces) == "first\nlast\n"
+
+
+def test_a_job_that_prints_nothing_for_long_is_followed(client, monkeypatch, tmp_path):
+    monkeypatch.setattr(job_server, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(job_server, "_FOLLOW_S", 0.3)
+    mark = tmp_path / "go"
+    job = client.submit_job(
+        entrypoint=f"echo first; while [ ! -e {mark} ]; do sleep 0.05; done; echo last"
+    )
+    asked = []
+    connect = client._server._connect
+
+    def counted():
+        asked.append(None)
+        if len(asked) == 4:  # Three reads have waited in vain.
+            mark.write_text("")
+        return connect()
+
+    monkeypatch.setattr(client._server, "_connect", counted)
+    assert "".join(asyncio.run(followed(client, job))) == "first\nlast\n"
+    assert len(asked) >= 4
 
 
 def test_pages_of_the_list(client, url):

@@ -33,7 +33,9 @@ def new_submission_id() -> str:
 
 
 def quoted(job_id: str) -> str:
-    """`job_id` as one segment of a path."""
+    """`job_id` as one segment of a path. RuntimeError: it is empty, which no job's is."""
+    if not job_id:
+        raise RuntimeError("Job  does not exist: its id is empty")
     return urllib.parse.quote(job_id, safe="")
 
 
@@ -152,6 +154,7 @@ class Server:
         deadline = time.monotonic() + _FOLLOW_S
         while True:
             connection = self._connect()
+            answered = False
             try:
                 query = f"{path}?follow=1&offset={offset}"
                 connection.request("GET", self._parts.path.rstrip("/") + query, None, self._headers)
@@ -159,20 +162,26 @@ class Server:
                 if response.status != 200 and response.status != 503:
                     text = response.read().decode("utf-8", "replace").strip()
                     raise RuntimeError(f"Request failed with status code {response.status}: {text}")
+                answered = response.status == 200
                 # Beyond the last 64 MiB of a log that is longer there is nothing to be had.
                 begin = int(response.getheader("X-Sheaf-Offset") or offset)
                 offset = max(offset, begin)
-                while response.status == 200 and (piece := response.read1(_CHUNK_BYTES)):
+                while answered and (piece := response.read1(_CHUNK_BYTES)):
                     offset += len(piece)
-                    deadline = time.monotonic() + _FOLLOW_S
                     yield decoder.decode(piece)
-                if response.status == 200 and response.isclosed():
+                if answered and response.isclosed():
                     return
+                trouble = f"status code {response.status}"
             except _UNREACHABLE as error:
-                if time.monotonic() > deadline:
-                    raise ConnectionError(f"{self.url} does not answer any more: {error}") from None
+                trouble = str(error)
             finally:
                 connection.close()
+            # A job may print nothing for longer than a read waits: that is no silence of the
+            # server, which is asked again.
+            if answered:
+                deadline = time.monotonic() + _FOLLOW_S
+            elif time.monotonic() > deadline:
+                raise ConnectionError(f"{self.url} does not answer any more: {trouble}")
             time.sleep(_PAUSE_S)
 
     def upload(self, runtime_env: dict[str, Any]) -> dict[str, Any]:

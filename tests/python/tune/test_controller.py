@@ -39,6 +39,7 @@ class Process:
         self.trial, self.step = trial, iteration
         self.rows = ResultRows(trial, iteration, 0.0)
         self.alive = True
+        self.steps = True  # Its next results are on their way.
         self.from_checkpoint = checkpoint
 
 
@@ -130,9 +131,12 @@ class World:
             self.at(self.random.expovariate(1.0), lambda: self.begin(process))
         elif isinstance(command, Continue):
             process = self.processes[trial.trial_id]
+            assert not process.steps, "told to go on twice"
+            process.steps = True
             self.at(self.random.expovariate(1.0), lambda: self.step(process))
         elif isinstance(command, Save):
             process = self.processes[trial.trial_id]
+            assert not process.steps, "told to save amid a step: its state would be of the next"
             self.at(self.random.expovariate(2.0), lambda: self.saved(process))
         elif isinstance(command, End):
             process = self.processes[trial.trial_id]
@@ -167,6 +171,7 @@ class World:
         if checkpoint is not None:
             made = Checkpoint(f"/sim/{trial.trial_id}/{checkpoint[0]}")
             self.controller.on_checkpoint(trial, made, checkpoint[1], result)
+        process.steps = False
         self.controller.on_batch(trial, [(result, row.metrics)], ended=False)
 
     def write(self, trial, step):
@@ -178,6 +183,8 @@ class World:
     def saved(self, process):
         if not process.alive:
             return
+        of = process.trial.last_result.get("training_iteration", 0)
+        assert process.step == of, "state and result are of two steps"
         name, number = self.write(process.trial, process.step)
         made = Checkpoint(f"/sim/{process.trial.trial_id}/{name}")
         self.controller.on_saved(process.trial, made, number)
@@ -199,6 +206,21 @@ SCHEDULERS = {
         perturbation_interval=2, hyperparam_mutations={"x": lambda: 0.5}, synch=True
     ),
 }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_is_asked_to_save_amid_a_step_saves_behind_it_and_goes_on(seed):
+    world = World(seed, FIFOScheduler(), 3)
+
+    def save_all():
+        for process in list(world.processes.values()):
+            if process.alive:
+                world.controller.save_now(process.trial)
+
+    for when in range(1, 12):
+        world.at(when, save_all)
+    trials = world.run()
+    assert [trial.last_result["training_iteration"] for trial in trials] == [STEPS] * 3
 
 
 @pytest.mark.parametrize("classes", [True, False])

@@ -35,11 +35,24 @@ class Phase(enum.Enum):
 
 @dataclasses.dataclass
 class Activity:
-    """A trial that holds resources. after: the decision that waits for the end of its saving."""
+    """A trial that holds resources. after: the decision that waits for the end of its saving;
+    saves_behind: it shall save when its next results are here, so that both are of one step."""
 
     phase: Phase
     resources: dict[str, float]
     after: str | None = None
+    saves_behind: bool = False
+
+    def waits_to_save(self, after: str | None) -> bool:
+        """Whether results are on their way, behind which it will save."""
+        if self.phase is Phase.RUNNING:
+            self.saves_behind, self.after = True, after or self.after
+        return self.phase is Phase.RUNNING
+
+    def behind(self, decision: str, go_on: str) -> tuple[str, bool]:
+        """What becomes of a decision on results that are here, and whether it saves before."""
+        saves, self.saves_behind = self.saves_behind, False
+        return (self.after or decision) if saves and decision == go_on else decision, saves
 
 
 @dataclasses.dataclass

@@ -251,6 +251,9 @@ class Controller:
             trial.last_result.setdefault(fields.TRIAL_ID, trial.trial_id)
             trial.last_result.setdefault("config", trial.config)
             decision = self.STOP
+        decision, saves = activity.behind(decision, self.CONTINUE)
+        if saves and activity.phase is not Phase.SAVING:
+            return self._save(trial, decision)
         self._decide(trial, decision)
 
     def on_checkpoint(
@@ -453,8 +456,10 @@ class Controller:
 
     def _save(self, trial: Trial, after: str | None) -> None:
         activity = self._active[trial.trial_id]
-        activity.phase, activity.after = Phase.SAVING, after
         trial.is_saving = True
+        if activity.waits_to_save(after):
+            return
+        activity.phase, activity.after = Phase.SAVING, after
         self.commands.append(Save(trial))
 
     def _settle(self, trial: Trial) -> None:

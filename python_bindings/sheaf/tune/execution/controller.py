@@ -252,9 +252,8 @@ class Controller:
             trial.last_result.setdefault("config", trial.config)
             decision = self.STOP
         decision, saves = activity.behind(decision, self.CONTINUE)
-        if saves and activity.phase is not Phase.SAVING:
-            return self._save(trial, decision)
-        self._decide(trial, decision)
+        first_saves = saves and activity.phase is not Phase.SAVING
+        (self._save if first_saves else self._decide)(trial, decision)
 
     def on_checkpoint(
         self, trial: Trial, checkpoint: Checkpoint, number: int, result: dict[str, Any]

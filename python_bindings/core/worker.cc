@@ -200,18 +200,13 @@ Owned PythonHandler::Load(const proto::TaskTemplate& spec) {
 
 void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
   KeepThreadState();
-  {
-    const MutexLock lock(running_mutex_);
-    ++running_;
-  }
-  {
-    const WithGil gil;
-    Run(std::move(execution));
-  }
-  {
-    const MutexLock lock(running_mutex_);
-    --running_;
-  }
+  const WithGil gil;
+  CountRunning(1);
+  Run(std::move(execution));
+  CountRunning(-1);
+  if (ended_ == nullptr) [[likely]]
+    return;
+  const MutexLock lock(leaving_mutex_);
   ran_.NotifyAll();
 }
 
@@ -330,9 +325,8 @@ void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
     const WithoutGil free;
     execution.reset();  // Its answer leaves first.
     if (!first) return;
-    const MutexLock lock(running_mutex_);
-    ran_.WaitFor(running_mutex_, kLongestLeave,
-                 [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(running_mutex_) { return running_ == 1; });
+    const MutexLock lock(leaving_mutex_);
+    ran_.WaitFor(leaving_mutex_, kLongestLeave, [this] { return running_.load() == 1; });
   }
   EndInstance();
   const WithoutGil free;

@@ -46,8 +46,13 @@ class PythonHandler final : public TaskHandler {
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
   std::atomic<bool> is_actor_{false};
 
-  Mutex running_mutex_;
-  int running_ ABSL_GUARDED_BY(running_mutex_) = 0;  // Calls on all threads.
+  // Calls on all threads. Written with the GIL, so without locked instructions: who counts one down
+  // and finds ended_ unset did so before it was set, and else tells who waits.
+  std::atomic<int> running_{0};
+  void CountRunning(int change) {
+    running_.store(running_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
+  }
+  Mutex leaving_mutex_;  // Of the wait alone.
   CondVar ran_;
 
   // Guarded by the GIL.

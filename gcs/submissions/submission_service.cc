@@ -40,6 +40,7 @@ void SubmissionService::Load(std::string_view value) {
   // How long it has waited before the restart nobody knows on this clock.
   entry.give_up_at = Deadline(context_.clock.Now(), entry.info.start_timeout_ns());
   last_number_ = table_.last_number();
+  last_attempt_ = std::max(last_attempt_, entry.info.attempt());
 }
 
 void SubmissionService::Activate() {
@@ -56,6 +57,14 @@ void SubmissionService::Activate() {
                      .words = absl::StrCat("node ", info.node(), ", where it ran, is dead")});
   }
   Tick();
+}
+
+// Of no other submission, whatever it is called: a word about one that was deleted, and comes late,
+// is none about the one that has its name now. Seconds, as what was deleted is not on disk to count
+// on from.
+uint32_t SubmissionService::NextAttempt() {
+  const auto now = static_cast<uint32_t>(UnixMilliseconds() / 1000);
+  return last_attempt_ = std::max(last_attempt_ + 1, now);
 }
 
 int64_t SubmissionService::UnixMilliseconds() const {
@@ -109,7 +118,7 @@ Outcome SubmissionService::PlanSubmission(const proto::SubmitEntrypoint& request
     *node = choice.node;
     info.set_state(S::STARTING);
     info.set_node(choice.node);
-    info.set_attempt(1);
+    info.set_attempt(NextAttempt());
   }
   outcome.writes = {{Table::kSubmissions, wanted.submission_id(), info.SerializeAsString()}};
   *outcome.reply.mutable_submission() = info;
@@ -293,7 +302,7 @@ Outcome SubmissionService::Plan(const Happening& what) {
   switch (what.event) {
     case SubmissionEvent::kPlaced:
       info.set_node(what.node);
-      info.set_attempt(info.attempt() + 1);
+      info.set_attempt(NextAttempt());
       break;
     case SubmissionEvent::kRunning:
       info.set_os_pid(what.os_pid);

@@ -68,6 +68,7 @@ class SubmissionService {
   NodeNumber Head() const;
   proto::Submission Shown(const SubmissionEntry& entry) const;
   int64_t UnixMilliseconds() const;
+  uint32_t NextAttempt();
   void Trim();
 
   const GcsContext context_;
@@ -76,6 +77,7 @@ class SubmissionService {
   SubmissionTable table_;
   bool active_ = false;
   uint64_t last_number_ = 0;           // Given to a submission that may not be on disk yet.
+  uint32_t last_attempt_ = 0;          // The same.
   std::string looked_at_;              // The last one that Tick came to.
   std::vector<Happening> unrecorded_;  // Did not get to disk: again at the next Tick.
 };

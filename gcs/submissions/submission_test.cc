@@ -47,10 +47,11 @@ class SubmissionWorld : public GcsWorld {
     request.mutable_list_submissions()->set_before(before);
     return Ask(tool, request).submissions();
   }
-  static proto::EntrypointReport Report(const std::string& id, uint32_t attempt = 1) {
+  // Of the attempt that the GCS has now, or of that one.
+  proto::EntrypointReport Report(const std::string& id, uint32_t attempt = 0) {
     proto::EntrypointReport report;
     report.set_submission_id(id);
-    report.set_attempt(attempt);
+    report.set_attempt(attempt != 0 ? attempt : Get(id).attempt());
     return report;
   }
   void Send(NodeNumber from, const proto::EntrypointReport& report) {
@@ -58,19 +59,19 @@ class SubmissionWorld : public GcsWorld {
     *request.mutable_entrypoint_report() = report;
     GcsWorld::Send(RayletOf(from), request);
   }
-  void Runs(const std::string& id, uint32_t attempt = 1) {
+  void Runs(const std::string& id, uint32_t attempt = 0) {
     proto::EntrypointReport report = Report(id, attempt);
     report.mutable_running()->set_os_pid(77);
     report.mutable_running()->set_started_unix_ms(1000);
     Send(node, report);
   }
-  void Ends(const std::string& id, int code, uint32_t attempt = 1) {
+  void Ends(const std::string& id, int code, uint32_t attempt = 0) {
     proto::EntrypointReport report = Report(id, attempt);
     report.mutable_ended()->mutable_death()->set_cause(proto::Death::EXITED);
     report.mutable_ended()->mutable_death()->set_code(code);
     Send(node, report);
   }
-  void GivesBack(const std::string& id, uint32_t attempt = 1) {
+  void GivesBack(const std::string& id, uint32_t attempt = 0) {
     proto::EntrypointReport report = Report(id, attempt);
     report.set_given_back("no room");
     Send(node, report);
@@ -98,7 +99,7 @@ SCENARIO("a submission runs once, and its end is remembered") {
   const auto starts = world.TakeStarts(world.node);
   REQUIRE(starts.size() == 1);
   CHECK(starts[0].entrypoint().command() == "python main.py");
-  CHECK(starts[0].attempt() == 1);
+  CHECK(starts[0].attempt() == world.Get("one").attempt());
   WHEN("nobody answers the order") {
     world.Pass(1200 * kMillisecond, {world.node});
     CHECK(world.TakeStarts(world.node).size() == 1);
@@ -145,6 +146,26 @@ SCENARIO("a submission runs once, and its end is remembered") {
     CHECK(world.Get("one").failure() == S::NODE_DIED);
     CHECK(world.TakeStarts(other).empty());
   }
+}
+
+SCENARIO("a late word about a submission that was deleted is none about the next of its name") {
+  SubmissionWorld world;
+  world.Submit("one");
+  const uint32_t first = world.Get("one").attempt();
+  world.Runs("one");
+  world.Ends("one", 0);
+  world.Delete("one");
+  const bool restarts = GENERATE(false, true);
+  if (restarts) {
+    world.Restart();
+    world.ReportNode(world.node, {});
+    world.Pass(2 * kSecond, {world.node});
+  }
+  CHECK(world.Submit("one").submission().state() == S::STARTING);
+  world.Ends("one", 3, first);
+  CHECK(world.Get("one").state() == S::STARTING);
+  world.Ends("one", 0);
+  CHECK(world.Get("one").state() == S::SUCCEEDED);
 }
 
 SCENARIO("of two submissions with one id one is accepted") {
@@ -206,13 +227,14 @@ SCENARIO("a submission that wants resources waits for a node with room") {
     CHECK(world.Get("later").state() == S::STARTING);
   }
   THEN("one that its raylet gives back is looked at again, in another attempt") {
+    const uint32_t first = world.Get("fits").attempt();
     world.GivesBack("fits");
     CHECK(world.Get("fits").state() == S::PENDING);
-    world.Ends("fits", 0);  // Of the attempt that is over.
+    world.Ends("fits", 0, first);  // It is over.
     CHECK(world.Get("fits").state() == S::PENDING);
     world.Pass(2500 * kMillisecond, {world.node});
     CHECK(world.Get("fits").state() == S::STARTING);
-    CHECK(world.Get("fits").attempt() == 2);
+    CHECK(world.Get("fits").attempt() > first);
   }
   THEN("it fails when its time to start is over, and is not begun afterwards") {
     world.Pass(901 * kSecond, {world.node});

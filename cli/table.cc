@@ -109,11 +109,6 @@ std::string FormatAmount(std::string_view resource, int64_t amount) {
                     : FormatBytes(static_cast<uint64_t>(units));
 }
 
-std::string JsonAmount(std::string_view resource, int64_t amount) {
-  return InBytes(resource) ? JsonNumber(amount / int64_t{10'000})
-                           : JsonNumber(static_cast<double>(amount) / kFixedPoint);
-}
-
 Cell TextCell(std::string_view text) { return {Printable(text), JsonString(text)}; }
 Cell CountCell(uint64_t count) { return {FormatCount(count), JsonNumber(count), true}; }
 Cell BytesCell(uint64_t bytes) { return {FormatBytes(bytes), JsonNumber(bytes), true}; }

@@ -48,7 +48,6 @@ std::string FormatBytes(uint64_t bytes);
 std::string FormatDuration(int64_t ns);  // "850 ns", "12.3 us", "4.0 ms", "1.5 s".
 // Amounts in ten-thousandths, "memory" and "object_store_memory" as bytes.
 std::string FormatAmount(std::string_view resource, int64_t amount);
-std::string JsonAmount(std::string_view resource, int64_t amount);  // Units; whole bytes.
 // Control characters become '?': nothing that a user named may steer the terminal of another.
 std::string Printable(std::string_view text);
 

@@ -56,13 +56,13 @@ std::string ClusterStatusJson(const proto::StateAnswer& status) {
     const auto [available, total] = amount;
     usage.Add(
         name,
-        JsonArray().Add(AmountJson(name, total - available)).Add(AmountJson(name, total)).Done());
+        JsonArray().Add(JsonAmount(name, total - available)).Add(JsonAmount(name, total)).Done());
   }
   JsonArray demand;
   for (const proto::DemandRow& row : status.demand()) {
     JsonObject shape;
     for (const auto& [name, amount] : row.resources().amounts()) {
-      shape.Add(name, AmountJson(name, amount));
+      shape.Add(name, JsonAmount(name, amount));
     }
     demand.Add(JsonArray().Add(shape.Done()).Add(JsonNumber(uint64_t{row.count()})).Done());
   }

@@ -85,7 +85,7 @@ absl::StatusOr<proto::StateAnswer> SmallCluster(const proto::StateQuery& query, 
     task.set_created_unix_ms(1'000);
     task.set_begin_unix_ns(2'000'000'000);
     task.set_end_unix_ns(3'500'000'000);
-    task.set_error_type("TaskCancelled");
+    task.set_error_type("TASK_CANCELLED");
     task.set_error("cancelled");
   }
   if (query.what() == proto::StateQuery::FUNCTIONS) {

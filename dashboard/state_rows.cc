@@ -58,7 +58,7 @@ std::string ResourcesJson(const proto::Resources& resources) {
                                               resources.amounts().end());
   JsonObject object;
   for (const auto& [name, amount] : sorted) {
-    object.Add(name, AmountJson(name, amount));
+    object.Add(name, JsonAmount(name, amount));
   }
   return object.Done();
 }
@@ -78,32 +78,6 @@ std::string_view TaskStateName(std::string_view state) {
     if (state == ours) return theirs;
   }
   return state;
-}
-
-// As Ray's listings name the reasons.
-std::string_view TaskErrorName(std::string_view error) {
-  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"TaskFailed", "TASK_EXECUTION_EXCEPTION"},
-      {"TaskCancelled", "TASK_CANCELLED"},
-      {"WorkerCrashed", "WORKER_DIED"},
-      {"ActorDied", "ACTOR_DIED"},
-      {"ActorUnavailable", "ACTOR_UNAVAILABLE"},
-      {"ActorUnschedulable", "ACTOR_UNSCHEDULABLE_ERROR"},
-      {"TaskUnschedulable", "TASK_UNSCHEDULABLE_ERROR"},
-      {"ObjectLost", "OBJECT_LOST"},
-      {"OwnerDied", "OWNER_DIED"},
-      {"OutOfDisk", "OUT_OF_DISK_ERROR"},
-      {"OutOfMemory", "OUT_OF_MEMORY"},
-      {"EnvironmentFailed", "RUNTIME_ENV_SETUP_FAILED"},
-      {"GroupRemoved", "TASK_PLACEMENT_GROUP_REMOVED"},
-      {"ActorGroupRemoved", "ACTOR_PLACEMENT_GROUP_REMOVED"},
-      {"NodeDied", "NODE_DIED"},
-      {"RayletDied", "LOCAL_RAYLET_DIED"},
-      {"ReconstructionFailed", "OBJECT_UNRECONSTRUCTABLE"}};
-  for (const auto& [ours, theirs] : kNames) {
-    if (error == ours) return theirs;
-  }
-  return error;
 }
 
 Value Milliseconds(int64_t unix_ms) { return unix_ms == 0 ? Value{} : Value::Number(unix_ms); }
@@ -271,7 +245,7 @@ StateTable Tasks(const Answers& answers) {
         NodeId(row.worker()),
         WorkerId(row.worker()),
         Pid(row.os_pid() != 0 ? row.os_pid() : Look(pids, row.worker(), int32_t{0})),
-        Value::TextOrNull(TaskErrorName(row.error_type()))};
+        Value::TextOrNull(row.error_type())};
     values.resize(table.columns.size());
     const auto set = [&](std::string_view column, Value value) {
       values[ColumnOf(table, column)] = std::move(value);
@@ -404,11 +378,6 @@ std::vector<std::string> StateKindNames() {
   std::vector<std::string> names;
   for (const StateKind& kind : kKinds) names.emplace_back(kind.name);
   return names;
-}
-
-std::string AmountJson(std::string_view resource, int64_t amount) {
-  const bool bytes = resource == "memory" || resource == "object_store_memory";
-  return bytes ? JsonNumber(amount / kUnit) : JsonNumber(static_cast<double>(amount) / kUnit);
 }
 
 std::string NodeIdText(uint32_t node) {

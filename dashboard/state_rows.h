@@ -34,9 +34,6 @@ const StateKind* FindStateKind(std::string_view name);
 // Their names, in this order.
 std::vector<std::string> StateKindNames();
 
-// An amount of a resource (base/resources.h) in whole units; bytes without a fraction.
-std::string AmountJson(std::string_view resource, int64_t amount);
-
 // As sheaf.nodes() has it: 56 hexadecimal digits.
 std::string NodeIdText(uint32_t node);
 // The number of such an id. kInvalidArgument: it is none.

@@ -28,6 +28,47 @@ const char* CallKindName(CallKind kind) {
                                           : "NORMAL_TASK";
 }
 
+const char* ListedErrorName(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kTaskFailed:
+      return "TASK_EXECUTION_EXCEPTION";
+    case ErrorKind::kTaskCancelled:
+      return "TASK_CANCELLED";
+    case ErrorKind::kWorkerCrashed:
+      return "WORKER_DIED";
+    case ErrorKind::kActorDied:
+      return "ACTOR_DIED";
+    case ErrorKind::kActorUnavailable:
+      return "ACTOR_UNAVAILABLE";
+    case ErrorKind::kActorUnschedulable:
+      return "ACTOR_UNSCHEDULABLE_ERROR";
+    case ErrorKind::kTaskUnschedulable:
+      return "TASK_UNSCHEDULABLE_ERROR";
+    case ErrorKind::kObjectLost:
+      return "OBJECT_LOST";
+    case ErrorKind::kOwnerDied:
+      return "OWNER_DIED";
+    case ErrorKind::kOutOfDisk:
+      return "OUT_OF_DISK_ERROR";
+    case ErrorKind::kOutOfMemory:
+      return "OUT_OF_MEMORY";
+    case ErrorKind::kEnvironmentFailed:
+      return "RUNTIME_ENV_SETUP_FAILED";
+    case ErrorKind::kGroupRemoved:
+      return "TASK_PLACEMENT_GROUP_REMOVED";
+    case ErrorKind::kActorGroupRemoved:
+      return "ACTOR_PLACEMENT_GROUP_REMOVED";
+    case ErrorKind::kNodeDied:
+      return "NODE_DIED";
+    case ErrorKind::kRayletDied:
+      return "LOCAL_RAYLET_DIED";
+    case ErrorKind::kReconstructionFailed:
+      return "OBJECT_UNRECONSTRUCTABLE";
+    default:
+      return ErrorName(kind);
+  }
+}
+
 std::string_view LastOf(std::string_view text, size_t most) {
   if (text.size() <= most) return text;
   size_t begin = text.size() - most;
@@ -39,9 +80,9 @@ EventWriter::EventWriter(EventPage& page) : page_(page), samplers_(1) {}
 
 uint16_t EventWriter::FunctionOf(std::string_view name, CallKind kind) {
   const std::string_view shown = Shortened(name, kFunctionNameBytes);
-  std::string key(1, static_cast<char>(kind));
-  key += shown;
-  if (const auto known = numbers_.find(key); known != numbers_.end()) return known->second;
+  auto& numbers = numbers_[static_cast<size_t>(kind)];
+  const absl::string_view key(shown.data(), shown.size());
+  if (const auto known = numbers.find(key); known != numbers.end()) return known->second;
   if (samplers_.size() == kFunctions) return kOtherFunction;
   const auto number = static_cast<uint16_t>(samplers_.size());
   FunctionSlot& slot = page_.functions[number];
@@ -49,7 +90,7 @@ uint16_t EventWriter::FunctionOf(std::string_view name, CallKind kind) {
   StoreText(slot.name, shown);
   page_.header.functions.store(number, std::memory_order_release);
   samplers_.emplace_back();
-  numbers_.emplace(std::move(key), number);
+  numbers.emplace(key, number);
   return number;
 }
 

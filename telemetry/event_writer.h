@@ -6,6 +6,7 @@
 // that weight. All others, and all failures, are recorded.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,7 +68,7 @@ class EventWriter {
 
   EventPage& page_;
   std::vector<Sampler> samplers_;
-  absl::flat_hash_map<std::string, uint16_t> numbers_;  // By kind and name.
+  std::array<absl::flat_hash_map<std::string, uint16_t>, kCallKinds> numbers_;  // By name.
 };
 
 }  // namespace sheaf::telemetry

@@ -69,7 +69,6 @@ void TaskCollector::Ask(proto::StateQuery query, uint32_t limit,
 }
 
 void TaskCollector::Run() {
-  bool news = false;
   Nanos look_at = MonotonicNow();
   while (true) {
     std::deque<Step> steps;
@@ -90,8 +89,7 @@ void TaskCollector::Run() {
     }
     for (Step& step : steps) step();
     if (MonotonicNow() < look_at) continue;
-    news = history_.Read();
-    lost_.store(history_.lost(), std::memory_order_relaxed);
+    const bool news = history_.Read();
     look_at = MonotonicNow() + (news ? kLookWhileBusy : kLookWhileQuiet);
   }
 }

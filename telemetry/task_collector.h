@@ -4,7 +4,6 @@
 // once, and sleeps while no process is attached. Thread-safe; nobody waits for it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -37,8 +36,6 @@ class TaskCollector {
   void Remove(ProcessId process);
   // Calls `done`, on the thread of this, with what nodes remember: TASKS with `ended`, or FUNCTIONS.
   void Ask(proto::StateQuery query, uint32_t limit, std::function<void(proto::StateAnswer)> done);
-  // Events that were overwritten before they were read.
-  uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
 
  private:
   using Step = std::function<void()>;
@@ -49,7 +46,6 @@ class TaskCollector {
   TaskHistory history_;
   absl::btree_map<ProcessId, std::shared_ptr<Mapping>> segments_;
 
-  std::atomic<uint64_t> lost_{0};
   Mutex mutex_;
   CondVar changed_;
   std::deque<Step> steps_ ABSL_GUARDED_BY(mutex_);

@@ -31,7 +31,6 @@ TEST_CASE("a question sees what was recorded before it, of the living and the go
   }
   CHECK(Ask(collector, proto::StateQuery::TASKS).tasks_size() == 3);
   CHECK(Ask(collector, proto::StateQuery::FUNCTIONS).functions(0).finished() == 3);
-  CHECK(collector.lost() == 0);
 }
 
 TEST_CASE("what is asked just before the end is answered") {

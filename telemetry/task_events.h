@@ -42,6 +42,7 @@ inline constexpr size_t kFunctionNameBytes = 120;
 inline constexpr size_t kErrorTextBytes = 192;
 
 enum class CallKind : uint8_t { kTask = 0, kActorCreation = 1, kActorMethod = 2 };
+inline constexpr size_t kCallKinds = 3;
 enum class Outcome : uint8_t { kFinished = 0, kFailed = 1, kCancelled = 2 };
 inline constexpr size_t kOutcomes = 3;
 
@@ -115,7 +116,8 @@ inline const EventPage& EventPageOf(const std::byte* segment) {
 }
 
 size_t RunTimeBucketOf(Nanos run);
-const char* OutcomeName(Outcome outcome);  // "FINISHED", as listings have it.
-const char* CallKindName(CallKind kind);   // "NORMAL_TASK", as listings have it.
+const char* OutcomeName(Outcome outcome);     // "FINISHED", as listings have it.
+const char* CallKindName(CallKind kind);      // "NORMAL_TASK", as listings have it.
+const char* ListedErrorName(ErrorKind kind);  // "WORKER_DIED", as listings have it.
 
 }  // namespace sheaf::telemetry

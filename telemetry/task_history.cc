@@ -109,7 +109,7 @@ void TaskHistory::Fill(const Ended& call, const std::string* text, Nanos to_wall
   row.set_parent_sequence(event.parent_sequence);
   row.set_weight(event.weight);
   if (text == nullptr) return;
-  row.set_error_type(ErrorName(event.error));
+  row.set_error_type(ListedErrorName(event.error));
   row.set_error(*text);
 }
 

@@ -89,7 +89,7 @@ TEST_CASE("what an owner alone knows of has no worker") {
   node.history.Read();
   const proto::TaskRow row = node.Ask().tasks(0);
   CHECK(row.state() == "FAILED");
-  CHECK(row.error_type() == "WorkerCrashed");
+  CHECK(row.error_type() == "WORKER_DIED");
   CHECK(row.error() == "killed");
   CHECK(row.worker() == 0);
   CHECK(row.begin_unix_ns() == 0);
@@ -109,7 +109,7 @@ TEST_CASE("filters, ids, times and limits choose, and what was left out is said"
   CHECK(node.Ask(Where("state", "failed")).tasks_size() == 5);
   CHECK(node.Ask(Where("state", "FAILED", true)).tasks_size() == 5);
   CHECK(node.Ask(Where("name", "square")).tasks_size() == 10);
-  CHECK(node.Ask(Where("error_type", "TaskFailed")).tasks_size() == 5);
+  CHECK(node.Ask(Where("error_type", "TASK_EXECUTION_EXCEPTION")).tasks_size() == 5);
   CHECK(node.Ask(Where("job", "4")).tasks_size() == 0);
   proto::StateQuery by_id;
   by_id.set_id(EventOf(4, 0, 0, 0).task.ToHex());

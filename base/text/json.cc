@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/resources.h"
 #include "base/utf8.h"
 
 namespace sheaf {
@@ -52,6 +53,11 @@ std::string JsonString(std::string_view text) {
 std::string JsonNumber(int64_t number) { return Digits(number); }
 std::string JsonNumber(uint64_t number) { return Digits(number); }
 std::string JsonNumber(double number) { return std::isfinite(number) ? Digits(number) : "null"; }
+
+std::string JsonAmount(std::string_view resource, int64_t amount) {
+  const bool in_bytes = resource == "memory" || resource == "object_store_memory";
+  return in_bytes ? JsonNumber(amount / kUnit) : JsonNumber(static_cast<double>(amount) / kUnit);
+}
 
 JsonObject& JsonObject::Add(std::string_view key, std::string_view value) {
   if (text_.size() > 1) text_ += ',';

@@ -13,6 +13,8 @@ std::string JsonString(std::string_view text);
 std::string JsonNumber(int64_t number);
 std::string JsonNumber(uint64_t number);
 std::string JsonNumber(double number);  // Infinities and NaN become null.
+// An amount of a resource (base/resources.h) in whole units; bytes without a fraction.
+std::string JsonAmount(std::string_view resource, int64_t amount);
 inline std::string JsonBool(bool value) { return value ? "true" : "false"; }
 
 // {"a":1,"b":[...]}: `value` is JSON already.

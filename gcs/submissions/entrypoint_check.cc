@@ -9,6 +9,8 @@
 namespace sheaf {
 namespace {
 
+constexpr size_t kMaxTextBytes = 96 * 1024;
+
 bool IsIdCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
 }
@@ -25,6 +27,16 @@ std::string WhatIsWrong(const proto::SubmitEntrypoint& request) {
   if (wanted.command().empty()) return "an entrypoint is a command, not an empty text";
   if (wanted.ByteSizeLong() > kMaxEntrypointBytes)
     return "an entrypoint with its environment and metadata has at most 192 KiB";
+  // Linux takes an argument or a variable of up to 128 KiB. The command is one; so is what the job is
+  // told of its environment and metadata.
+  const bool is_long =
+      std::max(wanted.command().size(), wanted.runtime_env().size() + wanted.metadata().size()) >
+          kMaxTextBytes ||
+      std::any_of(wanted.environ().begin(), wanted.environ().end(),
+                  [](const std::string& variable) { return variable.size() > kMaxTextBytes; });
+  if (is_long)
+    return "a command, a variable, and a runtime environment with its metadata have at most 96 KiB "
+           "each";
   if (request.idempotency_key().size() > kMaxSubmissionIdBytes)
     return "an idempotency key has at most 128 bytes";
   for (const std::string& variable : wanted.environ()) {

@@ -207,8 +207,19 @@ SCENARIO("what no submission can be is refused") {
   wanted->clear_environ();
   wanted->set_command("");
   CHECK(Is(world.Ask(world.tool, request), ErrorKind::kInvalidArgument));
-  wanted->set_command(std::string(300 << 10, 'x'));
-  CHECK(Is(world.Ask(world.tool, request), ErrorKind::kInvalidArgument));
+  for (const size_t size : {97 << 10, 300 << 10}) {  // Of a text that Linux takes; of all together.
+    wanted->set_command(std::string(size, 'x'));
+    CHECK(Is(world.Ask(world.tool, request), ErrorKind::kInvalidArgument));
+    wanted->set_command("true");
+    wanted->set_runtime_env(std::string(size / 2, 'x'));
+    wanted->set_metadata(std::string(size / 2 + 1, 'x'));
+    CHECK(Is(world.Ask(world.tool, request), ErrorKind::kInvalidArgument));
+    wanted->clear_runtime_env();
+    wanted->clear_metadata();
+    wanted->add_environ("LONG=" + std::string(size, 'x'));
+    CHECK(Is(world.Ask(world.tool, request), ErrorKind::kInvalidArgument));
+    wanted->clear_environ();
+  }
   CHECK(Is(world.Submit("much", -1), ErrorKind::kInvalidArgument));
 }
 

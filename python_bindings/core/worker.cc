@@ -207,6 +207,7 @@ void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
   if (ended_ == nullptr) [[likely]]
     return;
   const MutexLock lock(leaving_mutex_);
+  still_running_ = running_.load();
   ran_.NotifyAll();
 }
 
@@ -326,7 +327,10 @@ void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
     execution.reset();  // Its answer leaves first.
     if (!first) return;
     const MutexLock lock(leaving_mutex_);
-    ran_.WaitFor(leaving_mutex_, kLongestLeave, [this] { return running_.load() == 1; });
+    still_running_ = running_.load();
+    ran_.WaitFor(leaving_mutex_, kLongestLeave,
+                 [this]()
+                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mutex_) { return still_running_ == 1; });
   }
   EndInstance();
   const WithoutGil free;

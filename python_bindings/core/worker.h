@@ -52,7 +52,8 @@ class PythonHandler final : public TaskHandler {
   void CountRunning(int change) {
     running_.store(running_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
   }
-  Mutex leaving_mutex_;  // Of the wait alone.
+  Mutex leaving_mutex_;
+  int still_running_ ABSL_GUARDED_BY(leaving_mutex_) = 0;  // Of them, once the actor leaves.
   CondVar ran_;
 
   // Guarded by the GIL.

@@ -143,7 +143,14 @@ def _runtime_env(options: argparse.Namespace) -> dict[str, Any]:
                 raise ValueError(
                     f"{options.runtime_env} is no JSON; for YAML, install PyYAML"
                 ) from None
-            fields = yaml.safe_load(text)
+            try:
+                fields = yaml.safe_load(text)
+            except yaml.YAMLError as error:
+                raise ValueError(
+                    f"{options.runtime_env} is neither JSON nor YAML: {error}"
+                ) from None
+        if not isinstance(fields, dict):
+            raise ValueError(f"{options.runtime_env}: want an object of fields, not {text[:80]!r}")
     if options.working_dir:
         fields["working_dir"] = options.working_dir
     return fields

@@ -2,13 +2,13 @@
 #include "raylet/queries/state_queries.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
+#include "raylet/queries/merge_rows.h"
 #include "raylet/queries/row_budget.h"
 
 namespace sheaf {
@@ -18,7 +18,6 @@ constexpr uint32_t kDefaultLimit = 10'000;
 constexpr size_t kNodesAskedAtOnce = 64;  // Of one query; the others follow as answers come.
 constexpr size_t kMaxOpenQueries = 256;
 constexpr size_t kMaxWords = 1 << 20;
-constexpr uint32_t kMaxFunctionRows = 10'000;
 
 constexpr auto kActorId = [](const proto::ActorRow& row) -> const std::string& {
   return row.actor_id();
@@ -68,66 +67,6 @@ bool WantsProcesses(proto::StateQuery::What what) {
 bool WantsNodes(proto::StateQuery::What what) {
   return WantsProcesses(what) || what == proto::StateQuery::GROUPS ||
          what == proto::StateQuery::WORKERS;
-}
-
-// The rows of ended calls go behind those of the others, the last one first, however many nodes they
-// come from; what is beyond the limit are the oldest.
-void MergeEnded(google::protobuf::RepeatedPtrField<proto::TaskRow>* rows, StateAsked& asked) {
-  auto* const to = asked.answer.mutable_tasks();
-  for (proto::TaskRow& row : *rows) *to->Add() = std::move(row);
-  const auto ended = [](const proto::TaskRow& row) { return row.end_unix_ns(); };
-  std::stable_sort(to->begin(), to->end(), [&](const proto::TaskRow& a, const proto::TaskRow& b) {
-    if ((ended(a) == 0) != (ended(b) == 0)) return ended(a) == 0;
-    return ended(a) > ended(b);
-  });
-  int kept = 0;
-  for (size_t bytes = 0;
-       kept < to->size() && static_cast<uint32_t>(kept) < asked.limit && bytes < kMaxStateBytes;
-       ++kept) {
-    bytes += to->Get(kept).ByteSizeLong();
-  }
-  if (kept == to->size()) return;
-  to->DeleteSubrange(kept, to->size() - kept);
-  asked.answer.set_truncated(true);
-}
-
-// One row for each function of a job, whichever nodes ran it.
-void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>& rows,
-                    proto::StateAnswer& answer) {
-  using Key = std::tuple<uint32_t, std::string, std::string>;
-  const auto key = [](const proto::FunctionRow& row) {
-    return Key{row.job(), row.type(), row.name()};
-  };
-  absl::btree_map<Key, proto::FunctionRow*> known;
-  for (proto::FunctionRow& row : *answer.mutable_functions()) known[key(row)] = &row;
-  for (const proto::FunctionRow& row : rows) {
-    proto::FunctionRow*& sum = known[key(row)];
-    if (sum == nullptr) {
-      if (static_cast<uint32_t>(answer.functions_size()) >= kMaxFunctionRows) {
-        answer.set_truncated(true);
-        return;
-      }
-      sum = answer.add_functions();
-      *sum = row;
-      continue;
-    }
-    sum->set_finished(sum->finished() + row.finished());
-    sum->set_failed(sum->failed() + row.failed());
-    sum->set_cancelled(sum->cancelled() + row.cancelled());
-    sum->set_timed(sum->timed() + row.timed());
-    sum->set_waiting_for_arguments(sum->waiting_for_arguments() + row.waiting_for_arguments());
-    sum->set_waiting_for_place(sum->waiting_for_place() + row.waiting_for_place());
-    sum->set_pushed(sum->pushed() + row.pushed());
-    sum->set_running(sum->running() + row.running());
-    sum->set_run_ns(sum->run_ns() + row.run_ns());
-    sum->set_longest_ns(std::max(sum->longest_ns(), row.longest_ns()));
-    if (sum->run_time_size() == 0) {
-      *sum->mutable_run_time() = row.run_time();
-      continue;
-    }
-    for (int i = 0; i < std::min(sum->run_time_size(), row.run_time_size()); ++i)
-      sum->set_run_time(i, sum->run_time(i) + row.run_time(i));
-  }
 }
 
 // Of KEY_VALUE: all that who may use the node's socket may ask the GCS.

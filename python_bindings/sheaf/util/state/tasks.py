@@ -20,27 +20,14 @@ _STATES = {
     "PUSHED": "SUBMITTED_TO_WORKER",
     "CANCELLED": "FAILED",
 }
-_ERROR_TYPES = {
-    "TaskFailed": "TASK_EXECUTION_EXCEPTION",
-    "TaskCancelled": "TASK_CANCELLED",
-    "WorkerCrashed": "WORKER_DIED",
-    "ActorDied": "ACTOR_DIED",
-    "ActorUnavailable": "ACTOR_UNAVAILABLE",
-    "ActorUnschedulable": "ACTOR_UNSCHEDULABLE_ERROR",
-    "TaskUnschedulable": "TASK_UNSCHEDULABLE_ERROR",
-    "ObjectLost": "OBJECT_LOST",
-    "OwnerDied": "OWNER_DIED",
-    "OutOfDisk": "OUT_OF_DISK_ERROR",
-    "OutOfMemory": "OUT_OF_MEMORY",
-    "EnvironmentFailed": "RUNTIME_ENV_SETUP_FAILED",
-    "GroupRemoved": "TASK_PLACEMENT_GROUP_REMOVED",
-    "ActorGroupRemoved": "ACTOR_PLACEMENT_GROUP_REMOVED",
-    "NodeDied": "NODE_DIED",
-    "RayletDied": "LOCAL_RAYLET_DIED",
-    "ReconstructionFailed": "OBJECT_UNRECONSTRUCTABLE",
-}
 # Filters that the nodes apply themselves, by the name of the column here.
-_BY_NODES = {"name": "name", "func_or_class_name": "name", "actor_id": "actor_id", "type": "type"}
+_BY_NODES = {
+    "name": "name",
+    "func_or_class_name": "name",
+    "actor_id": "actor_id",
+    "type": "type",
+    "error_type": "error_type",
+}
 
 
 @of_a_session
@@ -177,7 +164,7 @@ def _row(call: dict[str, Any], pids: dict[str, int]) -> Row:
         creation_time_ms=call["created_ms"] or None,
         start_time_ms=call["begin_ns"] // 1_000_000 or None,
         end_time_ms=call["end_ns"] // 1_000_000 or None,
-        error_type=_ERROR_TYPES.get(call["error_type"], call["error_type"]) or None,
+        error_type=call["error_type"] or None,
         error_message=call["error"].decode(errors="replace") or None,
         weight=call["weight"],
     )

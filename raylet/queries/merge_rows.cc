@@ -1,0 +1,78 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/queries/merge_rows.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "base/message_limits.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint32_t kMaxFunctionRows = 10'000;
+
+}  // namespace
+
+void MergeEnded(google::protobuf::RepeatedPtrField<proto::TaskRow>* rows, StateAsked& asked) {
+  auto* const to = asked.answer.mutable_tasks();
+  const int before = to->size();
+  for (proto::TaskRow& row : *rows) *to->Add() = std::move(row);
+  // Both parts are in this order.
+  std::inplace_merge(to->pointer_begin(), to->pointer_begin() + before, to->pointer_end(),
+                     [](const proto::TaskRow* a, const proto::TaskRow* b) {
+                       const int64_t ended = a->end_unix_ns(), other = b->end_unix_ns();
+                       return (ended == 0) != (other == 0) ? ended == 0 : ended > other;
+                     });
+  int kept = 0;
+  for (size_t bytes = 0;
+       kept < to->size() && static_cast<uint32_t>(kept) < asked.limit && bytes < kMaxStateBytes;
+       ++kept) {
+    bytes += to->Get(kept).ByteSizeLong();
+  }
+  if (kept == to->size()) return;
+  to->DeleteSubrange(kept, to->size() - kept);
+  asked.answer.set_truncated(true);
+}
+
+void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>& rows,
+                    proto::StateAnswer& answer) {
+  using Key = std::tuple<uint32_t, std::string, std::string>;
+  const auto key = [](const proto::FunctionRow& row) {
+    return Key{row.job(), row.type(), row.name()};
+  };
+  absl::btree_map<Key, proto::FunctionRow*> known;
+  for (proto::FunctionRow& row : *answer.mutable_functions()) known[key(row)] = &row;
+  for (const proto::FunctionRow& row : rows) {
+    proto::FunctionRow*& sum = known[key(row)];
+    if (sum == nullptr) {
+      if (static_cast<uint32_t>(answer.functions_size()) >= kMaxFunctionRows) {
+        answer.set_truncated(true);
+        return;
+      }
+      sum = answer.add_functions();
+      *sum = row;
+      continue;
+    }
+    sum->set_finished(sum->finished() + row.finished());
+    sum->set_failed(sum->failed() + row.failed());
+    sum->set_cancelled(sum->cancelled() + row.cancelled());
+    sum->set_timed(sum->timed() + row.timed());
+    sum->set_waiting_for_arguments(sum->waiting_for_arguments() + row.waiting_for_arguments());
+    sum->set_waiting_for_place(sum->waiting_for_place() + row.waiting_for_place());
+    sum->set_pushed(sum->pushed() + row.pushed());
+    sum->set_running(sum->running() + row.running());
+    sum->set_run_ns(sum->run_ns() + row.run_ns());
+    sum->set_longest_ns(std::max(sum->longest_ns(), row.longest_ns()));
+    if (sum->run_time_size() == 0) {
+      *sum->mutable_run_time() = row.run_time();
+      continue;
+    }
+    for (int i = 0; i < std::min(sum->run_time_size(), row.run_time_size()); ++i)
+      sum->set_run_time(i, sum->run_time(i) + row.run_time(i));
+  }
+}
+
+}  // namespace sheaf

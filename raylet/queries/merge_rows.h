@@ -1,0 +1,18 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Rows of several nodes as those of one answer, where they are not just put behind each other.
+#pragma once
+
+#include "proto/raylet.pb.h"
+#include "raylet/queries/state_rows.h"
+
+namespace sheaf {
+
+// The rows of ended calls go behind those of the others, the last one first, however many nodes they
+// come from; what is beyond the limit are the oldest. Both parts are in that order.
+void MergeEnded(google::protobuf::RepeatedPtrField<proto::TaskRow>* rows, StateAsked& asked);
+
+// One row for each function of a job, whichever nodes ran it.
+void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>& rows,
+                    proto::StateAnswer& answer);
+
+}  // namespace sheaf

@@ -105,13 +105,18 @@ def kill_a_driver(folder, seed, searched):
     )
     journal = folder / "e" / JOURNAL
     wanted = draw.randrange(1000, 170_000)  # Bytes, at which it is killed: of nearly all there are.
-    wait_until(
-        lambda: driver.poll() is not None or journal.exists() and journal.stat().st_size >= wanted,
-        f"seed {seed}: a driver does not end",
-        seconds=120,
-    )
-    os.killpg(driver.pid, signal.SIGKILL)
-    driver.wait()
+    try:
+        wait_until(
+            lambda: (
+                driver.poll() is not None or journal.exists() and journal.stat().st_size >= wanted
+            ),
+            f"seed {seed}: a driver does not end",
+            seconds=120,
+        )
+    finally:
+        if driver.poll() is None:  # Else it was over before so much was written.
+            os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
     told = journal.read_bytes().index(b"\n") + 1  # The first record is on the disk at once.
     with open(journal, "rb+") as file:
         file.truncate(max(told, journal.stat().st_size - draw.randrange(20)))

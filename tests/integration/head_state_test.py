@@ -264,7 +264,9 @@ class TheProcessOfTheGcs(Case):
         os.kill(head["os_pid"], signal.SIGSTOP)
         time.sleep(7)  # More than the five seconds after which a silent node is dead.
         os.kill(head["os_pid"], signal.SIGCONT)
-        time.sleep(1)
+        # A head that has just woken may answer late, and without the other node.
+        self.until(lambda: len(self.nodes()) == 2, "the head lists both")
+        time.sleep(1)  # Who would be declared dead has been by then.
         self.assertEqual(["ALIVE", "ALIVE"], [node["state"] for node in self.nodes()])
         self.assertNotIn(
             "declared dead", pathlib.Path(head["session"], "logs/node.log").read_text()

@@ -176,14 +176,14 @@ class Groups:
 @pytest.mark.parametrize("kind", [Threads, Coroutines, Groups])
 def test_what_runs_may_end_before_an_actor_that_asks_for_its_end(kind, tmp_path):
     actor = kind.remote()
-    begun, gate = tmp_path / "begun", tmp_path / "gate"
-    runs = [actor.run.remote(begun, gate) for _ in range(2)]
-    wait_until(begun.exists, "no call begins")
+    begun, gate = [tmp_path / f"begun {n}" for n in range(2)], tmp_path / "gate"
+    runs = [actor.run.remote(path, gate) for path in begun]
+    wait_until(lambda: all(path.exists() for path in begun), "a call does not begin")
     leaves = actor.leave.remote()
 
     def begins_no_more():
         try:
-            sheaf.get(actor.run.remote(begun, tmp_path), timeout=WAIT_S)
+            sheaf.get(actor.run.remote(tmp_path / "late", tmp_path), timeout=WAIT_S)
         except ActorDiedError:
             return True
         return False

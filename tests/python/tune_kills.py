@@ -67,7 +67,7 @@ class Walk(Searcher):
         self.draw.setstate((state[0], tuple(state[1]), state[2]))
 
 
-def tuner(folder, searched):
+def tuner(folder, searched, callbacks=()):
     """An experiment of a grid, or of what Walk suggests one after another."""
     space = {"folder": str(folder)}
     if not searched:
@@ -79,7 +79,9 @@ def tuner(folder, searched):
         train,
         param_space=space,
         tune_config=config,
-        run_config=tune.RunConfig(name="e", storage_path=str(folder), verbose=0),
+        run_config=tune.RunConfig(
+            name="e", storage_path=str(folder), verbose=0, callbacks=list(callbacks)
+        ),
     )
 
 
@@ -131,7 +133,8 @@ def check(folder, seed, searched, undisturbed):
     before = begun(folder)
     grid = tune.Tuner.restore(str(folder / "e"), train, resume_errored=True).fit()
     wanted = undisturbed if searched else list(range(TRIALS))
-    assert [result.config["n"] for result in grid] == wanted and not grid.num_errors, grid.errors
+    found = [result.config["n"] for result in grid]
+    assert found == wanted and not grid.num_errors, (seed, found, wanted, grid.errors)
     assert [result.metrics["v"] for result in grid] == [n * STEPS for n in wanted]
     assert all(result.metrics["training_iteration"] == STEPS for result in grid)
     now = begun(folder)

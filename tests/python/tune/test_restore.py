@@ -3,11 +3,13 @@
 over is lost or run twice, the rest goes on from its checkpoints, the searcher too."""
 
 import os
+import pathlib
 
 import pytest
 import sheaf
 import tune_kills
 from sheaf import tune
+from sheaf.tune.execution.experiment_files import SEARCHER, read_journal
 from sheaf.tune.search import ConcurrencyLimiter
 
 
@@ -54,6 +56,30 @@ def walk(folder, callbacks=()):
         ),
         run_config=tune.RunConfig(name="walk", storage_path=folder, verbose=0, callbacks=callbacks),
     )
+
+
+class LooksAtStates(tune.Callback):
+    """At each result, the states of the searcher that the journal has named last."""
+
+    def setup(self, **info):
+        self.seen = 0
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        folder = pathlib.Path(trial.local_path).parent
+        records, _ = read_journal(None, str(folder))
+        named = [record["searcher"] for record in records if "searcher" in record]
+        for number in named[-2:]:
+            state = {file.name for file in (folder / SEARCHER.format(number)).iterdir()}
+            assert state == {"state", "state.wrapper"}, (number, state)
+        self.seen = max(self.seen, len(named))
+
+
+def test_the_state_before_the_last_is_whole_too(tmp_path):
+    """Where a disk loses the end of the journal, a restore goes on from there."""
+    looks = LooksAtStates()
+    (tmp_path / "begun").touch()
+    assert not tune_kills.tuner(tmp_path, True, [looks]).fit().errors
+    assert looks.seen > 2
 
 
 def test_a_searcher_goes_on_as_if_nothing_had_happened(tmp_path):

@@ -86,6 +86,7 @@ class ExperimentLog:
         self._written = -1e9
         self._events: list[Any] = []  # Of the searcher, since its state was saved.
         self._saved_events = 0  # How many there were before these.
+        self._state_before: str | None = None  # The folder of the searcher's state before this.
         self._searcher = _State(source.search_alg) if isinstance(source, SearcherSource) else None
         self._scheduler = _State(scheduler)
         fresh = not os.path.exists(os.path.join(path, JOURNAL))
@@ -100,6 +101,10 @@ class ExperimentLog:
         if self._searcher is not None and self._events:
             self._save_searcher()
         self._journal.write(self._snapshot(), sync=True)
+        live = {self._state_before, SEARCHER.format(self._saved_events)}
+        for name in os.listdir(self._path):  # States that a process left which was killed.
+            if name.startswith(SEARCHER.format("")) and name not in live:
+                shutil.rmtree(os.path.join(self._path, name), ignore_errors=True)
 
     def write(self, controller: Controller, sync: bool = False, last: bool = False) -> None:
         """Writes what the journal has not: at once where a trial has ended, has saved, or was made,
@@ -126,6 +131,8 @@ class ExperimentLog:
             self._save_scheduler()
         if last:
             self._journal.close()
+            if self._state_before is not None:
+                shutil.rmtree(os.path.join(self._path, self._state_before), ignore_errors=True)
         elif sync and self._mirror is not None:
             self._mirror.push()
 
@@ -149,7 +156,8 @@ class ExperimentLog:
 
     def _save_searcher(self) -> None:
         """Into a folder that the journal does not name yet, so that whatever becomes of it the
-        state before stays whole."""
+        state before stays whole: until the next one, for a disk that loses the end of the journal,
+        and since what a killed process has half removed is no state."""
         assert self._searcher is not None
         before, count = self._saved_events, self._saved_events + len(self._events)
         folder = os.path.join(self._path, SEARCHER.format(count))
@@ -159,8 +167,10 @@ class ExperimentLog:
             self._saved_events = count
             self._events = []
             self._journal.write({"searcher": count}, sync=True)
-            folder = os.path.join(self._path, SEARCHER.format(before))
-        shutil.rmtree(folder, ignore_errors=True)
+            stale, self._state_before = self._state_before, SEARCHER.format(before)
+            folder = os.path.join(self._path, stale) if stale else ""
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _save_scheduler(self) -> None:
         path = os.path.join(self._path, SCHEDULER)

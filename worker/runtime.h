@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/error_kind.h"
@@ -273,8 +274,9 @@ class Runtime {
                                                 proto::TaskTemplate* creation) = 0;
   virtual absl::Status Kill(const ObjectHandle& actor, bool no_restart) = 0;
   // In an actor's process: ends the actor for good. The caller takes no further calls, and has
-  // answered the running one. kFailedPrecondition: this process is no actor.
-  virtual absl::Status ExitActor() = 0;
+  // answered the running one. The others that run have `patience` to be answered first; then
+  // `before` is called, without locks. kFailedPrecondition: this process is no actor.
+  virtual absl::Status ExitActor(Nanos patience = 0, absl::FunctionRef<void()> before = [] {}) = 0;
 
   // Placement groups; the state is waited for with WaitGroup.
   virtual absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) = 0;

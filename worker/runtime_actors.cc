@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "worker/current_call.h"
 #include "worker/owner/argument_codec.h"
 #include "worker/runtime_impl.h"
 
@@ -178,15 +179,25 @@ absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
   return ended;
 }
 
-absl::Status RuntimeImpl::ExitActor() {
+absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> before) {
   ActorId id;
   bool detached = false;
   {
     Lock lock(*driver_);
     id = core_->executor.actor_id();
     detached = core_->executor.is_detached_actor();
+    // A call counts as running until its answer has left.
+    const auto is_alone = [this, own = current_call.task] {
+      bool alone = true;
+      core_->executor.ForEachRunning(
+          [&](const CallExecution& call) { alone = alone && call.task() == own; });
+      return alone;
+    };
+    actor_leaves_ = true;
+    if (patience > 0) (void)driver_->DriveUntil(lock, Deadline(clock_.Now(), patience), is_alone);
   }
   if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");
+  before();
   return EndActor(id, detached, /*no_restart=*/true, "it asked for its end");
 }
 

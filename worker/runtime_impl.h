@@ -89,7 +89,7 @@ class RuntimeImpl final : public Runtime,
   absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,
                                         proto::TaskTemplate* creation) override;
   absl::Status Kill(const ObjectHandle& actor, bool no_restart) override;
-  absl::Status ExitActor() override;
+  absl::Status ExitActor(Nanos patience, absl::FunctionRef<void()> before) override;
   absl::StatusOr<ObjectHandle> OwnActor() override;
   absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) override;
   absl::Status RemoveGroup(PlacementGroupId group) override;
@@ -219,6 +219,7 @@ class RuntimeImpl final : public Runtime,
   bool stopped_ = false;
   bool leaving_ = false;            // The raylet told this worker to end.
   bool calls_end_ = false;          // No thread takes a call any more.
+  bool actor_leaves_ = false;       // It has called ExitActor.
   size_t calling_threads_ = 0;      // In GroupLoop.
   std::condition_variable leaves_;  // Wakes a main thread that has nothing else to do.
   Nanos raylet_seen_at_ = 0;        // When the raylet was seen alive last.

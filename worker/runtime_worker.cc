@@ -84,6 +84,8 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   lock.Relock();
   call.reset();
   driver_->FinishEnded();  // The reply goes out before another call is taken.
+  if (actor_leaves_) [[unlikely]]
+    driver_->Recheck();  // Who leaves waits for the others.
   if (!creation) return;
   core_->EndConstruction(failure, from_raylet);
   driver_->Recheck();

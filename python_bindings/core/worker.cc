@@ -201,14 +201,7 @@ Owned PythonHandler::Load(const proto::TaskTemplate& spec) {
 void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
   KeepThreadState();
   const WithGil gil;
-  CountRunning(1);
   Run(std::move(execution));
-  CountRunning(-1);
-  if (ended_ == nullptr) [[likely]]
-    return;
-  const MutexLock lock(leaving_mutex_);
-  still_running_ = running_.load();
-  ran_.NotifyAll();
 }
 
 void PythonHandler::Run(std::shared_ptr<Execution> execution) {
@@ -322,19 +315,13 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
 // The calls that run on other threads may end first; none begins.
 void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
   const bool first = std::exchange(ended_, "the actor has called exit_actor()") == nullptr;
-  {
-    const WithoutGil free;
-    execution.reset();  // Its answer leaves first.
-    if (!first) return;
-    const MutexLock lock(leaving_mutex_);
-    still_running_ = running_.load();
-    ran_.WaitFor(leaving_mutex_, kLongestLeave,
-                 [this]()
-                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(leaving_mutex_) { return still_running_ == 1; });
-  }
-  EndInstance();
   const WithoutGil free;
-  (void)CurrentRuntime()->ExitActor();
+  execution.reset();
+  if (!first) return;
+  (void)CurrentRuntime()->ExitActor(kLongestLeave, [this] {
+    const WithGil gil;
+    EndInstance();
+  });
 }
 
 void PythonHandler::Leave() {

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "base/mutex.h"
 #include "python_bindings/core/process_title.h"
 #include "python_bindings/core/python.h"
 #include "worker/runtime.h"
@@ -45,16 +44,6 @@ class PythonHandler final : public TaskHandler {
 
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
   std::atomic<bool> is_actor_{false};
-
-  // Calls on all threads. Written with the GIL, so without locked instructions: who counts one down
-  // and finds ended_ unset did so before it was set, and else tells who waits.
-  std::atomic<int> running_{0};
-  void CountRunning(int change) {
-    running_.store(running_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
-  }
-  Mutex leaving_mutex_;
-  int still_running_ ABSL_GUARDED_BY(leaving_mutex_) = 0;  // Of them, once the actor leaves.
-  CondVar ran_;
 
   // Guarded by the GIL.
   struct Loaded {

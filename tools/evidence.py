@@ -118,9 +118,15 @@ def bench_rows(area: str, figures) -> tuple[str, str, list[list[str]]]:
             found.setdefault(f"{ranks}, {size}", {})[column] = cell
         rows = [[name, *(row.get(c, "-") for c in COLUMNS)] for name, row in found.items()]
         return "benchmarks_cpp.md", area, rows
-    if area in ("train", "nccl"):
+    if area == "nccl":
+        rows = [
+            [row["name"], *_beside(row, "floor"), _figure(row["torch"]), row["unit"]]
+            for row in figures["rows"]
+        ]
+        return "benchmarks_nccl.md", area, rows
+    if area == "train":
         rows = [[row["name"], _figure(row["value"]), row["unit"]] for row in figures]
-        return f"benchmarks_{area}.md", area, rows
+        return "benchmarks_train.md", area, rows
     sys.exit(f"evidence: of 'bench {area}' there is no table")
 
 

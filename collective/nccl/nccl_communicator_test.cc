@@ -197,6 +197,14 @@ TEST_CASE("every operation on device arrays gives the right values, through the 
   AsRanks(GENERATE(1, 2, 3), Table);
 }
 
+TEST_CASE("all_to_all is one call where NCCL has it", "[nccl]") {
+  const StandIn stand_in(SHEAF_FAKE_WITH_ALL_TO_ALL, SHEAF_FAKE_WITH_ALL_TO_ALL);
+  const auto nccl = nccl::Library::Load();
+  REQUIRE(nccl.ok());
+  REQUIRE((**nccl)->ncclAlltoAll != nullptr);
+  AsRanks(3, Table);
+}
+
 TEST_CASE("started operations on device arrays run in their order", "[nccl]") {
   const StandIn stand_in;
   AsRanks(GENERATE(1, 3), Order);

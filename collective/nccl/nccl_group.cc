@@ -17,7 +17,9 @@ constexpr Nanos kSpin = 200 * kMicrosecond;       // Before a wait for the devic
 constexpr Nanos kLookPeriod = 10 * kMillisecond;  // At the other ranks, while data moves.
 // Another rank's trouble ends an operation only after this: it may have been its last one's end.
 constexpr Nanos kGrace = 200 * kMillisecond;
+constexpr Nanos kShortestPause = 20 * kMicrosecond;
 constexpr Nanos kLongestPause = kMillisecond;
+constexpr Nanos kPausesOfWait = 16;  // A pause is this part of the wait so far: late by 6 % at most.
 
 std::string Seconds(Nanos duration) { return absl::FormatDuration(absl::Nanoseconds(duration)); }
 
@@ -144,7 +146,6 @@ absl::Status NcclGroup::Await(const Waiting& waiting,
                               absl::FunctionRef<absl::StatusOr<bool>()> ready) {
   const Nanos began = MonotonicNow();
   Nanos look = began + kLookPeriod;
-  Nanos pause = 20 * kMicrosecond;
   while (true) {
     const absl::StatusOr<bool> done = ready();
     if (!done.ok()) return FailWith(waiting, done.status());
@@ -168,8 +169,7 @@ absl::Status NcclGroup::Await(const Waiting& waiting,
       }
     }
     if (now >= waiting.deadline) return Fail(Late(waiting));
-    Pause(pause);
-    pause = std::min(pause * 2, kLongestPause);
+    Pause(std::clamp((now - began) / kPausesOfWait, kShortestPause, kLongestPause));
   }
 }
 

@@ -106,6 +106,9 @@ absl::Status Lane::Call(const Operation& operation) {
                   "ncclBroadcast");
     }
     case CollectiveKind::kAllToAll: {
+      if (nccl.ncclAlltoAll != nullptr) {
+        return Note(nccl.ncclAlltoAll(input, output, count, type, comm_, stream_), "ncclAlltoAll");
+      }
       SHEAF_RETURN_IF_ERROR(Note(nccl.ncclGroupStart(), "ncclGroupStart"));
       const size_t block = count * SizeOf(operation.type);
       absl::Status status;

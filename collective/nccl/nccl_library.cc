@@ -56,6 +56,8 @@ absl::StatusOr<std::shared_ptr<const Library>> Library::Load(
   SHEAF_LOAD(ncclGroupStart);
   SHEAF_LOAD(ncclGroupEnd);
 #undef SHEAF_LOAD
+  if (!file.Load("ncclAlltoAll", want, functions.ncclAlltoAll).ok())
+    functions.ncclAlltoAll = nullptr;
   return library;
 }
 

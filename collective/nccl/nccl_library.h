@@ -79,6 +79,9 @@ struct Functions {
   Result (*ncclSend)(const void* input, size_t count, int type, int peer, Comm comm,
                      CudaStream stream);
   Result (*ncclRecv)(void* output, size_t count, int type, int peer, Comm comm, CudaStream stream);
+  // nullptr before NCCL 2.28, which has no such call: sends and receives in a group do it there.
+  Result (*ncclAlltoAll)(const void* input, void* output, size_t count, int type, Comm comm,
+                         CudaStream stream);
   Result (*ncclGroupStart)();
   Result (*ncclGroupEnd)();
 };

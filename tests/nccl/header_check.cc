@@ -80,6 +80,7 @@ SAME(ncclAllGather);
 SAME(ncclBroadcast);
 SAME(ncclSend);
 SAME(ncclRecv);
+SAME(ncclAlltoAll);
 SAME(ncclGroupStart);
 SAME(ncclGroupEnd);
 

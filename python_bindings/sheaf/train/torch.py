@@ -33,8 +33,8 @@ class TorchConfig(BackendConfig):
     """The process group of the workers.
 
     Args:
-        backend: "sheaf", "gloo", "nccl", or another that torch.distributed knows; None: nccl with
-            CUDA, else sheaf.
+        backend: "sheaf", "gloo", "nccl", or another that torch.distributed knows; None: nccl if the
+            workers hold GPUs, else sheaf.
         init_method: "tcp", or "env" through MASTER_ADDR and so on.
         timeout_s: seconds that its operations wait.
 
@@ -66,7 +66,7 @@ class TorchConfig(BackendConfig):
         rank, size = context.get_world_rank(), context.get_world_size()
         backend = self.backend
         if backend is None:
-            backend = "nccl" if torch.cuda.is_available() else "sheaf"
+            backend = "nccl" if _has_gpu(torch) else "sheaf"
         if backend == "sheaf":
             import sheaf.torch  # noqa: F401  # Registers it.
         os.environ.update(
@@ -78,7 +78,7 @@ class TorchConfig(BackendConfig):
             MASTER_ADDR=context.master_address,
             MASTER_PORT=str(context.master_port),
         )
-        if torch.cuda.is_available():
+        if _has_gpu(torch):
             torch.cuda.set_device(get_device())
         torch.distributed.init_process_group(
             backend,
@@ -160,22 +160,17 @@ class TorchTrainer(DataParallelTrainer):
 
 
 def get_device() -> Any:
-    """Returns this worker's torch.device: its first GPU, else the CPU."""
+    """Returns this worker's torch.device: its first GPU, or the CPU if it holds none
+    (ScalingConfig(use_gpu=True) gives each worker one)."""
     torch = _torch()
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    # A worker that holds GPUs sees no others; one that holds none shares those of its node.
-    return torch.device(
-        f"cuda:{get_context().get_local_rank() % torch.cuda.device_count()}"
-        if _sees_all()
-        else "cuda:0"
-    )
+    # It sees the GPUs that it holds, and no others, from 0 upwards.
+    return torch.device("cuda:0" if _has_gpu(torch) else "cpu")
 
 
 def get_devices() -> list[Any]:
     """Returns the list of all of this worker's devices."""
     torch = _torch()
-    if not torch.cuda.is_available() or _sees_all():
+    if not _has_gpu(torch):
         return [get_device()]
     return [torch.device(f"cuda:{index}") for index in range(torch.cuda.device_count())]
 
@@ -327,9 +322,10 @@ class _OnDevice:
         return value
 
 
-def _sees_all() -> bool:
-    """Whether this worker holds no GPU of its own."""
-    return not sheaf.get_gpu_ids()
+def _has_gpu(torch: Any) -> bool:
+    """Whether this worker holds a GPU that torch can use. Those of its node that it does not hold
+    are others': a worker without use_gpu trains on the CPU."""
+    return bool(sheaf.get_gpu_ids()) and torch.cuda.is_available()
 
 
 def _torch() -> Any:

@@ -202,6 +202,13 @@ class Session:
             self._changed.notify_all()
 
 
+def _of_trials(name: str) -> DeprecationWarning:
+    return DeprecationWarning(
+        f"{name}() is for trials of sheaf.tune: give the loop what it needs of its trial in "
+        "train_loop_config"
+    )
+
+
 class TrainContext:
     """The place of this worker in its group. Any thread of the worker may ask.
 
@@ -244,6 +251,22 @@ class TrainContext:
     def get_metadata(self) -> dict[str, Any]:
         """Returns what the trainer was given as metadata."""
         return dict(self._start.metadata)
+
+    def get_trial_name(self) -> str:
+        """Raises DeprecationWarning, as Ray does: the worker of a trainer is no trial."""
+        raise _of_trials("get_trial_name")
+
+    def get_trial_id(self) -> str:
+        """See get_trial_name."""
+        raise _of_trials("get_trial_id")
+
+    def get_trial_resources(self) -> Any:
+        """See get_trial_name."""
+        raise _of_trials("get_trial_resources")
+
+    def get_trial_dir(self) -> str:
+        """See get_trial_name."""
+        raise _of_trials("get_trial_dir")
 
     @property
     def group(self) -> Group:

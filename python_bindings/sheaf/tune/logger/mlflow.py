@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sheaf.air import session
 from sheaf.air.rows import flatten
+from sheaf.tune.context import TuneContext
 from sheaf.tune.logger.logger import LoggerCallback
 
 if TYPE_CHECKING:
@@ -167,9 +168,9 @@ def setup_mlflow(
     mlflow.set_experiment(
         **({"experiment_id": experiment_id} if experiment_id else {"experiment_name": name})
     )
-    # A trainer has no trial.
-    own_name = getattr(context, "get_trial_name", context.get_experiment_name)
-    mlflow.start_run(run_name=run_name or own_name(), tags=tags)
+    trial = isinstance(context, TuneContext)  # A trainer has none.
+    own_name = context.get_trial_name() if trial else context.get_experiment_name()
+    mlflow.start_run(run_name=run_name or own_name, tags=tags)
     session.at_end(lambda failed: mlflow.end_run("FAILED" if failed else "FINISHED"))
     mlflow.log_params({name: str(one)[:500] for name, one in flatten(config or {}).items()})
     return mlflow

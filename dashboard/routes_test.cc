@@ -244,6 +244,23 @@ TEST_CASE("a node that does not answer is an error of that request only") {
   CHECK(StatusOf(fixture.Ask("GET /api/v0/nodes")) == 200);
 }
 
+TEST_CASE("the timeline is a trace of the calls that have ended") {
+  const Fixture fixture;
+  const std::string json = fixture.Ask("GET /api/v0/tasks/timeline?download=1");
+  CHECK(StatusOf(json) == 200);
+  CHECK(json.find("filename=\"timeline.json\"") != std::string::npos);
+  const auto events = http::ParseJson(Fixture::BodyOf(json));
+  REQUIRE(events.ok());
+  REQUIRE(events->as_array().size() == 3);  // Two names, and a call.
+  CHECK(events->at(2).at("dur") == 1.5e6);
+  CHECK(events->at(2).at("args").at("state") == "FAILED");
+  CHECK(StatusOf(fixture.Ask("GET /api/v0/tasks/timeline?format=perfetto&job_id=00000001")) == 200);
+  for (const char* bad : {"format=svg", "job_id=x", "job_id=0", "jobs=1"}) {
+    INFO(bad);
+    CHECK(StatusOf(fixture.Ask(std::string("GET /api/v0/tasks/timeline?") + bad)) == 400);
+  }
+}
+
 TEST_CASE("calls that have ended are listed with their times and errors") {
   const Fixture fixture;
   const auto found =

@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "dashboard/state_rows.h"
 #include "dashboard/summaries.h"
+#include "telemetry/call_trace.h"
 
 namespace sheaf::dashboard {
 namespace {
+
+constexpr Nanos kTimelineTimeout = 30 * kSecond;  // For each page of it.
 
 // What Ray's clients read the reason from.
 http::Response ErrorOf(const absl::Status& status) {
@@ -125,11 +129,59 @@ void AddTaskSummary(http::Router& router, Asker& asker) {
               }});
 }
 
+// The last calls that ended, as a file for viewers of traces.
+absl::StatusOr<http::Response> Timeline(const Asker& asker, const http::Pairs& query) {
+  http::Response response;
+  telemetry::TraceFormat format = telemetry::TraceFormat::kChrome;
+  uint32_t job = 0;
+  bool download = false;
+  for (const auto& [name, value] : query) {
+    if (name == "format") {
+      SHEAF_ASSIGN_OR_RETURN(format, telemetry::ParseTraceFormat(value));
+    } else if (name == "download") {
+      download = value == "1" || value == "true";
+    } else if (name != "job_id") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", name.substr(0, 80), "': want job_id, format or download"));
+    } else if (!absl::SimpleHexAtoi(value, &job) || job == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "job_id=", value.substr(0, 80), ": want the hexadecimal digits of a job, as 00000001"));
+    }
+  }
+  SHEAF_ASSIGN_OR_RETURN(
+      const telemetry::CallTrace trace,
+      telemetry::CollectCalls(
+          [&asker](const proto::StateQuery& asked) { return asker.Ask(asked, kTimelineTimeout); },
+          telemetry::MostCallsOf(format), job));
+  response.body = telemetry::WriteTrace(trace, format);
+  const bool perfetto = format == telemetry::TraceFormat::kPerfetto;
+  if (perfetto) response.content_type = "application/octet-stream";
+  response.headers.emplace_back("X-Sheaf-Events-Lost", absl::StrCat(trace.lost));
+  if (download || perfetto) {
+    response.headers.emplace_back("Content-Disposition",
+                                  absl::StrCat("attachment; filename=\"timeline.",
+                                               perfetto ? "perfetto-trace" : "json", "\""));
+  }
+  return response;
+}
+
+void AddTimeline(http::Router& router, Asker& asker) {
+  router.Add({.method = "GET",
+              .pattern = "/api/v0/tasks/timeline",
+              .handler = [&asker](const http::Request& request, const http::Reply& reply) {
+                asker.Answer(reply, [&asker, query = request.query] {
+                  absl::StatusOr<http::Response> response = Timeline(asker, query);
+                  return response.ok() ? *std::move(response) : ErrorOf(response.status());
+                });
+              }});
+}
+
 }  // namespace
 
 void AddStateRoutes(http::Router& router, Asker& asker) {
   for (const std::string& name : StateKindNames()) AddList(router, asker, *FindStateKind(name));
   AddTaskSummary(router, asker);
+  AddTimeline(router, asker);
   AddSummary(router, asker, "actors", ActorSummary);
   AddSummary(router, asker, "objects", ObjectSummary);
   router.Add({.method = "GET",

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// GET /api/v0/{actors,jobs,nodes,objects,placement_groups,tasks,workers}, and their summaries, as
-// Ray 2.60 has them.
+// GET /api/v0/{actors,jobs,nodes,objects,placement_groups,tasks,workers}, their summaries, and
+// /api/v0/tasks/timeline, as Ray 2.60 has them.
 #pragma once
 
 #include "dashboard/asker.h"

@@ -19,23 +19,6 @@ using ErrorCode = boost::system::error_code;
 constexpr size_t kMaxMessage = 64 * 1024;
 constexpr size_t kMaxReason = 100;  // Of the 123 bytes that a close frame can hold.
 
-// Browsers and aiohttp end a connection that sends them text which is not UTF-8.
-std::string ValidUtf8(std::string text) {
-  if (IsUtf8(text)) return text;
-  std::string out;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const size_t length = CharacterLength(rest);
-    if (length == 0) {
-      out += "\xEF\xBF\xBD";
-    } else {
-      out += rest.substr(0, length);
-    }
-    rest.remove_prefix(std::max<size_t>(length, 1));
-  }
-  return out;
-}
-
 // Takes at most `most` bytes from the front of `text`, and no part of a character.
 std::string TakeFront(std::string& text, size_t most) {
   size_t length = std::min(text.size(), most);

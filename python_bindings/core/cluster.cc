@@ -18,6 +18,7 @@
 #include "python_bindings/core/options.h"
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/reference.h"
+#include "telemetry/call_trace.h"
 
 namespace sheaf::python {
 namespace {
@@ -192,6 +193,21 @@ nb::tuple Tasks(bool ended, const std::vector<std::tuple<std::string, bool, std:
   }
   return nb::make_tuple(rows, answer.truncated() ? WhatIsMissing(answer) : std::string(),
                         answer.events_lost());
+}
+
+// (the trace, how many calls nobody saw).
+nb::tuple Timeline(const std::string& format) {
+  const absl::StatusOr<telemetry::TraceFormat> parsed = telemetry::ParseTraceFormat(format);
+  if (!parsed.ok()) Throw(parsed.status());
+  std::string text;
+  const telemetry::CallTrace trace = Ask([&](Runtime& runtime) {
+    absl::StatusOr<telemetry::CallTrace> calls = telemetry::CollectCalls(
+        [&](const proto::StateQuery& query) { return runtime.Query(query, Soon()); },
+        telemetry::MostCallsOf(*parsed));
+    if (calls.ok()) text = telemetry::WriteTrace(*calls, *parsed);
+    return calls;
+  });
+  return nb::make_tuple(nb::bytes(text.data(), text.size()), trace.lost);
 }
 
 nb::list Functions() {
@@ -389,6 +405,7 @@ void BindCluster(nb::module_& module) {
   module.def("actors", &Actors);
   module.def("groups", &Groups);
   module.def("groups_if_all", &GroupsIfAll);
+  module.def("timeline", &Timeline, nb::arg("format"));
   module.def("tasks", &Tasks, nb::arg("ended"), nb::arg("filters"), nb::arg("id"), nb::arg("limit"),
              nb::arg("ended_before_ns"));
   module.def("functions", &Functions);

@@ -26,8 +26,8 @@ MAY_USE = {
     "raylet": "base proto shm metrics telemetry rpc object_store scheduling",
     "worker": "base proto shm metrics telemetry object_store collective",
     "api": "base shm worker object_store collective",
-    "python_bindings": "api worker object_store collective base",
-    "dashboard": "base proto http",
+    "python_bindings": "api worker object_store collective telemetry base",
+    "dashboard": "base proto http telemetry",
     "cli": "base proto shm http dashboard rpc metrics object_store gcs raylet",
     "examples": "api",
 }

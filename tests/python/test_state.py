@@ -255,6 +255,24 @@ def test_the_timeline_has_begin_and_end_of_calls(tmp_path):
     assert sheaf.timeline()
 
 
+def test_the_timeline_of_perfetto_has_the_same_calls(tmp_path):
+    @sheaf.remote(name='a "name" \u00e4')
+    def outer():
+        return sheaf.get(nap.remote(0.01))
+
+    sheaf.get(outer.remote(), timeout=WAIT_S)
+    path = tmp_path / "trace.perfetto-trace"
+
+    def written():
+        assert sheaf.timeline(str(path), format="perfetto") is None
+        return path.read_bytes()
+
+    wait_until(lambda: 'a "name" \u00e4'.encode() in written() and b"nap" in path.read_bytes())
+    assert sheaf.timeline(format="perfetto")[:1] == b"\x0a"  # The first packet of a Trace.
+    with pytest.raises(ValueError, match="format 'svg': want json or perfetto"):
+        sheaf.timeline(format="svg")
+
+
 def test_calls_that_fail_are_in_the_timeline():
     @sheaf.remote
     def fail_for_the_timeline():

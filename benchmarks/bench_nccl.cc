@@ -122,7 +122,8 @@ class BareNccl {
         return CheckNccl(nccl()->ncclAllGather(in, out, count, type, comm_, stream_));
       case CollectiveKind::kBroadcast:
         return CheckNccl(nccl()->ncclBroadcast(in, out, count, type, 0, comm_, stream_));
-      default: break;
+      default:
+        break;
     }
     CheckNccl(nccl()->ncclGroupStart());
     for (int rank = 0; rank < world_; ++rank) {
@@ -179,8 +180,7 @@ void RunRank(int rank, int world, int device, const std::vector<std::string>& fo
     for (size_t bytes : kSizes) {
       if (bytes > largest) break;
       const Operation operation = OperationOf(kind, bytes, world, input->get(), output->get());
-      const rounds::Figure floor =
-          rounds::Measure([&] { bare.Run(operation); }, barrier, most);
+      const rounds::Figure floor = rounds::Measure([&] { bare.Run(operation); }, barrier, most);
       const rounds::Figure figure =
           rounds::Measure([&] { Check((*group)->Run(operation)); }, barrier, most);
       if (rank != 0) continue;
@@ -252,9 +252,8 @@ int main(int argc, char** argv) {
     shared.seconds.resize(static_cast<size_t>(world));
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < world; ++rank) {
-      ranks.emplace_back([&, rank] {
-        RunRank(rank, world, rank % devices, folders, largest, shared, rows);
-      });
+      ranks.emplace_back(
+          [&, rank] { RunRank(rank, world, rank % devices, folders, largest, shared, rows); });
     }
     for (std::thread& rank : ranks) rank.join();
     std::cerr << "\n";
@@ -283,13 +282,13 @@ int main(int argc, char** argv) {
                 row.figure.median_us, row.floor.median_us, beside.empty() ? "-" : beside.c_str(),
                 algbw, busbw);
     char line[400];
-    std::snprintf(line, sizeof line,
-                  "%s  {\"name\": \"nccl %s, %zu bytes, %d ranks\", \"unit\": \"us\", \"better\": "
-                  "\"lower\", \"sheaf\": %.6g, \"floor\": %.6g, \"torch\": %s, \"algbw_gbps\": %.4g, "
-                  "\"busbw_gbps\": %.4g}",
-                  text.empty() ? "" : ",\n", sheaf::NameOf(row.kind), row.bytes, world,
-                  row.figure.median_us, row.floor.median_us,
-                  beside.empty() ? "null" : beside.c_str(), algbw, busbw);
+    std::snprintf(
+        line, sizeof line,
+        "%s  {\"name\": \"nccl %s, %zu bytes, %d ranks\", \"unit\": \"us\", \"better\": "
+        "\"lower\", \"sheaf\": %.6g, \"floor\": %.6g, \"torch\": %s, \"algbw_gbps\": %.4g, "
+        "\"busbw_gbps\": %.4g}",
+        text.empty() ? "" : ",\n", sheaf::NameOf(row.kind), row.bytes, world, row.figure.median_us,
+        row.floor.median_us, beside.empty() ? "null" : beside.c_str(), algbw, busbw);
     text += line;
   }
   if (!json.empty()) {

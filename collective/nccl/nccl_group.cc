@@ -19,7 +19,8 @@ constexpr Nanos kLookPeriod = 10 * kMillisecond;  // At the other ranks, while d
 constexpr Nanos kGrace = 200 * kMillisecond;
 constexpr Nanos kShortestPause = 20 * kMicrosecond;
 constexpr Nanos kLongestPause = kMillisecond;
-constexpr Nanos kPausesOfWait = 16;  // A pause is this part of the wait so far: late by 6 % at most.
+constexpr Nanos kPausesOfWait =
+    16;  // A pause is this part of the wait so far: late by 6 % at most.
 
 std::string Seconds(Nanos duration) { return absl::FormatDuration(absl::Nanoseconds(duration)); }
 

@@ -154,7 +154,9 @@ def test_arrays_of_jax_and_cupy_are_values():
     jax = pytest.importorskip("jax")
     cupy = pytest.importorskip("cupy")
 
-    @sheaf.remote(num_gpus=0.5, runtime_env={"env_vars": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}})
+    @sheaf.remote(
+        num_gpus=0.5, runtime_env={"env_vars": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}}
+    )
     def sums(x, y):
         return float(jax.numpy.asarray(x).sum()), y * 2, jax.devices()[0].platform
 
@@ -228,7 +230,9 @@ def test_a_group_of_one_rank_has_all_operations_in_order_of_streams():
         stream = torch.cuda.Stream()
         for turn in range(20):
             with torch.cuda.stream(stream):
-                torch.cuda._sleep(1000000)  # The operation waits for what is before it in the stream.
+                torch.cuda._sleep(
+                    1000000
+                )  # The operation waits for what is before it in the stream.
                 x.fill_(turn)
                 group.all_reduce(x)
             assert float(x.max()) == float(x.min()) == turn
@@ -371,11 +375,7 @@ def train_loop(config):
 
 @pytest.mark.parametrize(
     ("use_gpu", "workers", "backend", "share"),
-    [
-        (True, 1, "nccl", 1),
-        (True, 2, "gloo", 0.5),
-        (False, 2, "sheaf", 0),
-    ],
+    [(True, 1, "nccl", 1), (True, 2, "gloo", 0.5), (False, 2, "sheaf", 0)],
 )
 def test_a_trainer_uses_the_gpus_that_it_is_given(tmp_path, gpus, use_gpu, workers, backend, share):
     result = TorchTrainer(

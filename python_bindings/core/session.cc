@@ -16,6 +16,7 @@
 
 #include "api/embedded_node.h"
 #include "base/config.h"
+#include "base/crc32c.h"
 #include "base/session_directory.h"
 #include "base/worker_template.h"
 #include "python_bindings/core/options.h"
@@ -283,6 +284,9 @@ void BindSession(nb::module_& module) {
   module.def(
       "session_directory", [] { return SessionDirectory(); },
       "The directory of the session that this process joined; empty: none.");
+  module.def(
+      "crc32c", [](const nb::bytes& data) { return Crc32c({data.c_str(), data.size()}); },
+      "CRC-32C of the bytes.");
   module.def("exit_actor", &ExitActor, "Ends the actor that this process is, for good.");
   module.def("variables", &Variables, "The environment of the process, as NAME=value bytes.");
 }

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
 from sheaf.tune.logger.logger import LoggerCallback
+from sheaf.util.tensorboard import EventFile
 
 if TYPE_CHECKING:
     from sheaf.tune.experiment.trial import Trial
 
+_LARGEST = 3.4e38  # Of a scalar, which is a float of 32 bits.
 _LEFT_OUT = {"config", "pid", "timestamp", fields.TIME_TOTAL_S, fields.TRAINING_ITERATION}
 
 
@@ -25,10 +27,11 @@ class TBXLoggerCallback(LoggerCallback):
     """
 
     def __init__(self) -> None:
-        from tensorboardX import SummaryWriter
+        from tensorboardX.proto.summary_pb2 import Summary
 
-        self._make: Any = SummaryWriter
-        self._writers: dict[str, Any] = {}
+        self._summary: Any = Summary
+        self._tags: dict[str, str] = {}  # Of names of numbers.
+        self._files: dict[str, EventFile] = {}
         self._last: dict[str, dict[str, Any]] = {}
 
     def log_trial_start(self, trial: Trial) -> None:
@@ -40,7 +43,7 @@ class TBXLoggerCallback(LoggerCallback):
         self.log_trial_end(trial)
         assert trial.local_path is not None
         os.makedirs(trial.local_path, exist_ok=True)
-        self._writers[trial.trial_id] = self._make(trial.local_path, flush_secs=30)
+        self._files[trial.trial_id] = EventFile(trial.local_path)
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
         """Adds the numbers of a result.
@@ -50,16 +53,27 @@ class TBXLoggerCallback(LoggerCallback):
             trial: whose it is.
             result: it.
         """
-        if trial.trial_id not in self._writers:
+        if trial.trial_id not in self._files:
             self.log_trial_start(trial)
-        writer = self._writers[trial.trial_id]
         step = result.get(fields.TIMESTEPS_TOTAL) or result[fields.TRAINING_ITERATION]
         shown = {name: value for name, value in result.items() if name not in _LEFT_OUT}
+        # One event for a result: with one for each number this is the slowest of all loggers.
+        numbers = []
         for name, value in flatten(shown).items():
             value = value.item() if hasattr(value, "item") else value
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
-                writer.add_scalar(f"ray/tune/{name}", value, global_step=step)
+                value = max(-_LARGEST, min(value, _LARGEST))
+                numbers.append(self._summary.Value(tag=self._tag(name), simple_value=value))
+        self._files[trial.trial_id].write(self._summary(value=numbers), step)
         self._last[trial.trial_id] = result
+
+    def _tag(self, name: str) -> str:
+        """As tensorboardX writes it."""
+        if name not in self._tags:
+            from tensorboardX.summary import scalar
+
+            self._tags[name] = scalar(f"ray/tune/{name}", 0.0).value[0].tag
+        return self._tags[name]
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
         """Adds the hyperparameters, and closes the file.
@@ -68,8 +82,8 @@ class TBXLoggerCallback(LoggerCallback):
             trial: the one.
             failed: not looked at.
         """
-        writer = self._writers.pop(trial.trial_id, None)
-        if writer is None:
+        file = self._files.pop(trial.trial_id, None)
+        if file is None:
             return
         last = self._last.pop(trial.trial_id, None)
         if last is not None and trial.evaluated_params:
@@ -77,11 +91,11 @@ class TBXLoggerCallback(LoggerCallback):
                 name: value if isinstance(value, (str, bool, int, float)) else str(value)
                 for name, value in flatten(trial.evaluated_params).items()
             }
-            self._add_hyperparameters(writer, chosen, last)
-        writer.close()
+            self._add_hyperparameters(file, chosen, last)
+        file.close()
 
     def _add_hyperparameters(
-        self, writer: Any, chosen: dict[str, Any], last: dict[str, Any]
+        self, file: EventFile, chosen: dict[str, Any], last: dict[str, Any]
     ) -> None:
         from tensorboardX.summary import hparams
 
@@ -92,4 +106,4 @@ class TBXLoggerCallback(LoggerCallback):
         }
         for summary in hparams(hparam_dict=chosen, metric_dict=numbers):
             if summary is not None:
-                writer.file_writer.add_summary(summary)
+                file.write(summary)

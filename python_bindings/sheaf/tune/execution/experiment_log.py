@@ -27,9 +27,10 @@ from sheaf.tune.execution.trial_records import no_collection, pack, record_of, u
 from sheaf.tune.execution.trial_source import SearcherSource, TrialSource
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.result import EXPR_ERROR_FILE, EXPR_ERROR_PICKLE_FILE
+from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler
 
 _EACH_S = 0.2  # How often trials that go on are written.
-_SHARE = 20  # States are saved when so many times as long as the last saving took has passed.
+_SHARE = 50  # States are saved when so many times as long as the last saving took has passed.
 
 
 class _State:
@@ -89,6 +90,7 @@ class ExperimentLog:
         self._state_before: str | None = None  # The folder of the searcher's state before this.
         self._searcher = _State(source.search_alg) if isinstance(source, SearcherSource) else None
         self._scheduler = _State(scheduler)
+        self._scheduler.possible = type(scheduler) is not FIFOScheduler  # Which has none.
         fresh = not os.path.exists(os.path.join(path, JOURNAL))
         self._journal = Journal(os.path.join(path, JOURNAL), self._snapshot)
         if fresh:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 import urllib.request
 import zipfile
 
+import job_kills
 import pytest
 from conftest import WAIT_S, is_running, wait_until
 from sheaf._internal import job_server
@@ -418,6 +420,13 @@ def test_a_node_that_is_killed_takes_its_jobs_with_it(tmp_path):
             assert "died while the job ran" in info.message
     finally:
         made.shutdown()
+
+
+def test_jobs_end_as_they_should_whatever_is_killed(tmp_path):
+    """The long form: ./do soak job_kills."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    job_kills.run(kills=4, seed=seed, folder=tmp_path)
 
 
 def test_nothing_of_a_job_is_left_in_the_session(cluster, client):

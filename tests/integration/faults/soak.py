@@ -8,9 +8,9 @@ package of this build. Rows that are not named keep the line of their last run. 
 FAULT_COUNT are passed on. The row `sim` runs the simulator (tests/sim) for SIM_SECONDS, 300 unless
 set, from a random seed on, with 1 to 50 nodes; row 22 runs FAULT_COUNT seeds, 100 unless set, of
 its faults for each method. The row `monkey` runs random programs (tests/python/monkey.py) for
-MONKEY_SECONDS, 3600 unless set, two thirds of them on three nodes; `churn`, `interrupts` and
-`tune_kills` are the programs of that name there. The row `scale` runs `sim --scale SIM_SCALE`, 1000
-unless set, and writes docs/evidence/simulation.md.
+MONKEY_SECONDS, 3600 unless set, two thirds of them on three nodes; `churn`, `interrupts`, `job_kills` and `tune_kills`
+are the programs of that name there. The row `scale` runs `sim --scale SIM_SCALE`, 1000 unless set,
+and writes docs/evidence/simulation.md.
 """
 
 import itertools
@@ -32,13 +32,14 @@ PROGRAM_ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35"
 ROWS = sorted(
     [*PROGRAM_ROWS, "22", *node_rows.ROWS],
     key=lambda row: (not row.isdigit(), int(row) if row.isdigit() else 0, row),
-) + ["sim", "scale", "monkey", "churn", "interrupts", "tune_kills"]
+) + ["sim", "scale", "monkey", "churn", "interrupts", "job_kills", "tune_kills"]
 FOLDER = pathlib.Path(__file__).resolve().parent
 SIM_BATCH = 10  # Seeds of one process.
 SIM_NODES = ["1", "2..9", "10..50"]  # Of its clusters, in turn.
 # Programs of tests/python whose last lines are the figures: arguments, and which lines.
 PYTHON_ROWS = {
     "churn": (["--minutes=10"], r"^(\d+ rounds .*)$"),
+    "job_kills": (["--kills=200"], r"^(\d+ kills .*)$"),
     "tune_kills": (["--kills=50"], r"^(\d+ kills, .*)$"),
     "interrupts": (["--tries=210"], r"^(\d+ tries, .*|to the prompt: .*)$"),
 }

@@ -136,15 +136,16 @@ class World:
             self.cluster.remove_node(self.side, allow_graceful=False)
             self.side = self.cluster.add_node(**SIDE)
         else:
-            live = self.live_jobs()
-            if not live:
-                return False
+            deadline = time.monotonic() + WAIT_S
+            while not (live := self.live_jobs()):
+                if all(job.ended.exists() for job in self.jobs) or time.monotonic() > deadline:
+                    return  # They were too quick.
+                time.sleep(0.001)
             job = self.draw.choice(live)
             job.may_fail = "its command"
             with contextlib.suppress(ProcessLookupError):
                 os.kill(job.pids()[-1], signal.SIGKILL)
         self.killed[victim] += 1
-        return True
 
     def turn(self):
         """Some jobs, and a kill amid them."""

@@ -146,6 +146,13 @@ class CommandLine {
              "Where the dashboard listens (default 127.0.0.1)");
     AddTyped(command, "--dashboard-port", node.dashboard_port, "PORT",
              "Its port (default 8265, or the next that is free)")
+    AddTyped(command, "--dashboard-tls-cert", node.dashboard_tls_certificate, "FILE",
+             "The dashboard's certificate, in PEM (default: beyond this machine that of --tls-dir, "
+             "else none)");
+    AddTyped(command, "--dashboard-tls-key", node.dashboard_tls_key, "FILE", "Its key");
+    AddTyped(command, "--sd-file", node.targets_file, "FILE",
+             "Where a head lists the metrics of all nodes for Prometheus (default: "
+             "prometheus_sd.json in its session)");
         ->check(CLI::Range(0, 65535));
     AddClusterOptions(command, node);
   }
@@ -237,10 +244,9 @@ class CommandLine {
     node->add_option("DIR", cert_.directory,
                      "Where it goes; made if missing, nothing is overwritten")
         ->required();
-    node->add_option("--authority", cert_.authority,
-                     "The directory with ca.pem and ca.key, as cert init made it")
-        ->required()
-        ->type_name("DIR");
+    AddTyped(node, "--authority", cert_.authority, "DIR",
+             "The directory with ca.pem and ca.key, as cert init made it")
+        ->required();
     node->add_option("--host", cert_.hosts, "A name or address of a node; may be given again")
         ->type_name("HOST");
   }
@@ -300,10 +306,8 @@ class CommandLine {
     restore->callback([this] { run_ = [this] { return RunGcsRestore(gcs_state_); }; });
     restore->add_option("FILE", gcs_state_.file, "The copy")->required();
     AddJson(restore, gcs_state_.query);
-    restore
-        ->add_option("--dir", gcs_state_.directory,
-                     "Where session directories are (default: as of sheaf start)")
-        ->type_name("DIR");
+    AddTyped(restore, "--dir", gcs_state_.directory, "DIR",
+             "Where session directories are (default: as of sheaf start)");
     command->footer(
         "\nWhat a head acknowledged after the copy was made is not in it: nodes that joined since "
         "end\nand join anew, detached actors that were created since end.\n");
@@ -323,6 +327,10 @@ class CommandLine {
         ->check(CLI::Range(0, 65535))
         ->type_name("PORT");
     AddTyped(command, "--token-file", dashboard_.token_file, "FILE",
+    AddTyped(command, "--tls-cert", dashboard_.tls_certificate, "FILE", "A certificate, in PEM");
+    AddTyped(command, "--tls-key", dashboard_.tls_key, "FILE", "Its key");
+    AddTyped(command, "--tls-client-ca", dashboard_.tls_client_authority, "FILE",
+             "Who shows a certificate of this authority needs no token");
              "The cluster's token (default: as of sheaf start)");
     command->add_flag("--read-only", dashboard_.read_only, "Let nobody change anything");
     command->add_flag("--writable", dashboard_.writable,

@@ -353,9 +353,8 @@ class CommandLine {
     AddQueryOptions(command, query_);
   }
   void AddList() {
-    CLI::App* command =
-        Command("list", "List nodes, actors, tasks, objects, jobs, groups, workers or functions",
-                [this] { return RunList(list_); });
+    CLI::App* command = Command("list", "List nodes, actors, tasks, objects, jobs and so on",
+                                [this] { return RunList(list_); });
     command->add_option("KIND", list_.kind, "What to list")
         ->required()
         ->check(CLI::IsMember(std::vector<std::string>(kListKinds.begin(), kListKinds.end())));
@@ -364,6 +363,7 @@ class CommandLine {
                       "With tasks: those that have ended, too, the last ones first");
     AddQueryOptions(command, list_.query);
     command->footer(
+        "Cluster events: the last ones, the oldest first.\n"
         "\nFunctions: how many calls of each there are and have ended, and how long they took.\n"
         "Example: sheaf list tasks --ended --limit 20\n");
   }

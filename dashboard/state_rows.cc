@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/resources.h"
 #include "base/text/json.h"
+#include "dashboard/event_rows.h"
 
 namespace sheaf::dashboard {
 namespace {
@@ -349,8 +350,9 @@ StateTable Jobs(const Answers& answers) {
   return table;
 }
 
-constexpr std::array<StateKind, 7> kKinds = {
+constexpr std::array<StateKind, 8> kKinds = {
     {{"actors", proto::StateQuery::ACTORS, false, true, false, Actors},
+     {"cluster_events", proto::StateQuery::EVENTS, false, false, false, EventTable},
      {"jobs", proto::StateQuery::JOBS, true, false, false, Jobs},
      {"nodes", proto::StateQuery::NODES, false, false, false, Nodes},
      {"objects", proto::StateQuery::OBJECTS, true, true, true, Objects},

@@ -66,7 +66,7 @@ bool WantsProcesses(proto::StateQuery::What what) {
 
 bool WantsNodes(proto::StateQuery::What what) {
   return WantsProcesses(what) || what == proto::StateQuery::GROUPS ||
-         what == proto::StateQuery::WORKERS;
+         what == proto::StateQuery::WORKERS || what == proto::StateQuery::DEMAND;
 }
 
 // Of KEY_VALUE: all that who may use the node's socket may ask the GCS.
@@ -126,7 +126,13 @@ absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
       request.mutable_list_actors()->set_all_name_spaces(true);
       break;
     case proto::StateQuery::GROUPS:
+    case proto::StateQuery::DEMAND:
       request.mutable_list_groups();
+      break;
+    case proto::StateQuery::EVENTS:
+      *request.mutable_list_events()->mutable_filters() = asked.message.filters();
+      request.mutable_list_events()->set_after(asked.message.after());
+      request.mutable_list_events()->set_limit(asked.limit);
       break;
     case proto::StateQuery::WHY: {  // A detached actor that no node has.
       const auto id = ActorId::FromHex(asked.message.id());
@@ -154,6 +160,7 @@ void AppendGroups(const proto::GroupList& groups, StateAsked& asked) {
     row.set_detached(info.detached());
     *row.mutable_bundles() = info.bundles();
     *row.mutable_bundle_nodes() = info.bundle_nodes();
+    *row.mutable_selectors() = info.selectors();
   }
   RowBudget budget(asked.answer, asked.limit);
   AppendNew(&rows, asked.answer.mutable_groups(), kGroupId, &budget);
@@ -335,6 +342,12 @@ void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) con
     row.set_metadata(job.start().metadata());
     budget.Count(row);
   }
+  for (const proto::EventRow& event : reply.events().events()) {
+    if (!budget.HasRoom(answer.events())) break;
+    budget.Count(event);
+    *answer.add_events() = event;
+  }
+  answer.set_matching(reply.events().matching());
   if (reply.has_actor() && !reply.actor().words().empty()) {
     answer.set_words(absl::StrCat(answer.words(), answer.words().empty() ? "" : "\n",
                                   "the detached actor waits for: ", reply.actor().words()));
@@ -357,6 +370,7 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   if (message.truncated()) asked.answer.set_truncated(true);
   asked.answer.set_events_lost(asked.answer.events_lost() + message.events_lost());
   MergeFunctions(message.functions(), asked.answer);
+  MergeDemand(message.demand(), asked.answer);
   if (asked.message.ended()) MergeEnded(message.mutable_tasks(), asked);
   RowBudget budget(asked.answer, asked.limit);
   if (!asked.message.ended()) budget.Append(message.mutable_tasks(), asked.answer.mutable_tasks());
@@ -426,6 +440,7 @@ void StateQueries::FinishIfComplete(uint64_t number) {
     return;
   if (!for_another_node) rows_.FillWithoutGcs(query.asked);
   AppendGroups(query.groups, query.asked);
+  if (query.asked.message.what() == proto::StateQuery::DEMAND) KeepWaiting(query.asked.answer);
   if (query.asked.message.what() == proto::StateQuery::WHY && query.asked.answer.words().empty() &&
       !for_another_node) {
     query.asked.answer.set_error(

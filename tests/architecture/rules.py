@@ -40,6 +40,7 @@ SUBFOLDERS = {
     "collective/nccl": "collective collective/net",
     "gcs/actors": "gcs/command_pipeline.h gcs/gcs_options.h gcs/job_table.h gcs/node_table.h"
     " gcs/placement_groups gcs/publisher.h gcs/reply.h",
+    "gcs/events": "",
     "gcs/placement_groups": "gcs/command_pipeline.h gcs/gcs_options.h gcs/node_table.h gcs/reply.h",
     "gcs/storage": "",
     "gcs/submissions": "gcs/actors gcs/command_pipeline.h gcs/gcs_options.h gcs/node_table.h gcs/reply.h",

@@ -11,6 +11,7 @@
 #include "dashboard/cluster_status.h"
 #include "dashboard/event_rows.h"
 #include "dashboard/scrape_targets.h"
+#include "dashboard/series_routes.h"
 #include "dashboard/state_rows.h"
 
 namespace sheaf::dashboard {
@@ -120,6 +121,7 @@ void AddClusterRoutes(http::Router& router, Asker& asker, const std::string& ses
   AddJson(router, asker, "/api/sheaf/demand", Demand);
   AddJson(router, asker, "/api/prometheus/sd", ScrapeTargets);
   AddEventRoutes(router, asker);
+  AddSeriesRoutes(router, asker);
   // Workers are known to the node, jobs to the GCS.
   AddHealth(router, asker, "/api/healthz", proto::StateQuery::JOBS);
   AddHealth(router, asker, "/api/gcs_healthz", proto::StateQuery::JOBS);

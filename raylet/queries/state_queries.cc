@@ -66,7 +66,8 @@ bool WantsProcesses(proto::StateQuery::What what) {
 
 bool WantsNodes(proto::StateQuery::What what) {
   return WantsProcesses(what) || what == proto::StateQuery::GROUPS ||
-         what == proto::StateQuery::WORKERS || what == proto::StateQuery::DEMAND;
+         what == proto::StateQuery::WORKERS || what == proto::StateQuery::DEMAND ||
+         what == proto::StateQuery::SERIES;
 }
 
 // Of KEY_VALUE: all that who may use the node's socket may ask the GCS.
@@ -221,6 +222,8 @@ void StateQueries::AskNodes(uint64_t number, Query& query) {
   if (question.what() == proto::StateQuery::WHY) {
     const auto id = ObjectId::FromHex(question.id());
     if (id.ok()) query.nodes_to_ask.push_back(id->maker().node);
+  } else if (question.node() != 0) {
+    query.nodes_to_ask.push_back(question.node());
   } else if (WantsNodes(question.what())) {
     for (const auto& [node, seen] : deps_.view.nodes) query.nodes_to_ask.push_back(node);
   }
@@ -249,7 +252,9 @@ void StateQueries::AskSomeNodes(uint64_t number, Query& query) {
 void StateQueries::AskEvents(uint64_t number, Query& query) {
   const proto::StateQuery& question = query.asked.message;
   const bool wants = question.what() == proto::StateQuery::FUNCTIONS ||
-                     (question.what() == proto::StateQuery::TASKS && question.ended());
+                     (question.what() == proto::StateQuery::TASKS && question.ended()) ||
+                     (question.what() == proto::StateQuery::SERIES &&
+                      (question.node() == 0 || question.node() == deps_.node));
   if (!wants || deps_.task_events == nullptr) return;
   query.waits_for_events = true;
   deps_.task_events->Ask(question, query.asked.limit, [this, number](proto::StateAnswer answer) {
@@ -260,6 +265,7 @@ void StateQueries::AskEvents(uint64_t number, Query& query) {
 void StateQueries::OnEvents(uint64_t number, proto::StateAnswer answer) {
   const auto it = queries_.find(number);
   if (it == queries_.end() || !std::exchange(it->second.waits_for_events, false)) return;
+  for (proto::SeriesRow& row : *answer.mutable_series()) row.set_node(deps_.node);
   Merge(answer, it->second.asked);
   FinishIfComplete(number);
 }
@@ -374,6 +380,11 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   if (asked.message.ended()) MergeEnded(message.mutable_tasks(), asked);
   RowBudget budget(asked.answer, asked.limit);
   if (!asked.message.ended()) budget.Append(message.mutable_tasks(), asked.answer.mutable_tasks());
+  budget.Append(message.mutable_series(), asked.answer.mutable_series());
+  budget.Append(message.mutable_process_figures(), asked.answer.mutable_process_figures());
+  if (asked.message.what() == proto::StateQuery::SERIES && asked.answer.error().empty()) {
+    asked.answer.set_error(message.error());
+  }
   budget.Append(message.mutable_objects(), asked.answer.mutable_objects());
   budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
   AppendNew(message.mutable_groups(), asked.answer.mutable_groups(), kGroupId, &budget);

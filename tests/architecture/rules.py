@@ -80,6 +80,7 @@ PYTHON_FOLDERS = {
     "experimental": "_core _internal . util",
     "util": "_core _internal .",
     "air": ".",  # What the libraries below have in common.
+    "integrations": ".",  # Into programs that know nothing of Sheaf.
     "train": ". air util",  # As a library of a user's own would: no _core, no _internal.
     "tune": ". air cloudpickle util",  # No library imports another.
 }

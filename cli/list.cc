@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "base/clock.h"
 #include "base/text/json.h"
 
@@ -218,20 +219,38 @@ Table Functions(const proto::StateAnswer& answer) {
   return table;
 }
 
+Table Events(const proto::StateAnswer& answer) {
+  Table table{{{"TIME", "time_unix_s"},
+               {"SEVERITY", "severity"},
+               {"KIND", "kind"},
+               {"NODE", "node"},
+               {"JOB", "job"},
+               {"ID", "id"},
+               {"MESSAGE", "message"}},
+              {}};
+  for (const proto::EventRow& row : answer.events()) {
+    table.rows.push_back({TimeCell(row.unix_ms() / 1000),
+                          TextCell(proto::EventRow::Severity_Name(row.severity())),
+                          TextCell(proto::EventRow::Kind_Name(row.kind())), IdCell(row.node()),
+                          IdCell(row.job()), TextCell(row.id()), TextCell(row.message())});
+  }
+  return table;
+}
+
 struct Kind {
   proto::StateQuery::What what;
   Table (*table)(const proto::StateAnswer& answer);
 };
 // In the order of kListKinds.
-constexpr std::array<Kind, kListKinds.size()> kKinds = {
-    {{proto::StateQuery::NODES, Nodes},
-     {proto::StateQuery::ACTORS, Actors},
-     {proto::StateQuery::TASKS, Tasks},
-     {proto::StateQuery::OBJECTS, Objects},
-     {proto::StateQuery::JOBS, Jobs},
-     {proto::StateQuery::GROUPS, Groups},
-     {proto::StateQuery::WORKERS, Workers},
-     {proto::StateQuery::FUNCTIONS, Functions}}};
+constexpr std::array<Kind, kListKinds.size()> kKinds = {{{proto::StateQuery::NODES, Nodes},
+                                                         {proto::StateQuery::ACTORS, Actors},
+                                                         {proto::StateQuery::TASKS, Tasks},
+                                                         {proto::StateQuery::OBJECTS, Objects},
+                                                         {proto::StateQuery::JOBS, Jobs},
+                                                         {proto::StateQuery::GROUPS, Groups},
+                                                         {proto::StateQuery::WORKERS, Workers},
+                                                         {proto::StateQuery::FUNCTIONS, Functions},
+                                                         {proto::StateQuery::EVENTS, Events}}};
 
 const Kind& KindOf(std::string_view name) {
   const auto found = std::find(kListKinds.begin(), kListKinds.end(), name);
@@ -281,7 +300,7 @@ int RunList(const ListOptions& options) {
   const Table table = TableOf(options.kind, *answer);
   if (options.query.json) {
     const std::string json = JsonObject()
-                                 .Add(options.kind, table.Json())
+                                 .Add(absl::StrReplaceAll(options.kind, {{"-", "_"}}), table.Json())
                                  .Add("truncated", JsonBool(answer->truncated()))
                                  .Add("late_nodes", NumberList(answer->late_nodes()).json)
                                  .Done();

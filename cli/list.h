@@ -12,8 +12,9 @@
 
 namespace sheaf::cli {
 
-inline constexpr std::array<const char*, 8> kListKinds = {
-    "nodes", "actors", "tasks", "objects", "jobs", "groups", "workers", "functions"};
+inline constexpr std::array<const char*, 9> kListKinds = {"nodes",   "actors",    "tasks",
+                                                          "objects", "jobs",      "groups",
+                                                          "workers", "functions", "cluster-events"};
 
 struct ListOptions {
   QueryOptions query;

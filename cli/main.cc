@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/version.h"
 #include "cli/cert.h"
 #include "cli/completion.h"
@@ -147,6 +146,13 @@ class CommandLine {
     AddTyped(command, "--dashboard-port", node.dashboard_port, "PORT",
              "Its port (default 8265, or the next that is free)")
         ->check(CLI::Range(0, 65535));
+    AddTyped(command, "--dashboard-tls-cert", node.dashboard_tls_certificate, "FILE",
+             "The dashboard's certificate, in PEM (default: beyond this machine that of --tls-dir, "
+             "else none)");
+    AddTyped(command, "--dashboard-tls-key", node.dashboard_tls_key, "FILE", "Its key");
+    AddTyped(command, "--sd-file", node.targets_file, "FILE",
+             "Where a head lists the metrics of all nodes for Prometheus (default: "
+             "prometheus_sd.json in its session)");
     AddClusterOptions(command, node);
   }
   // How it reaches the other nodes of its cluster, and they it.
@@ -237,10 +243,9 @@ class CommandLine {
     node->add_option("DIR", cert_.directory,
                      "Where it goes; made if missing, nothing is overwritten")
         ->required();
-    node->add_option("--authority", cert_.authority,
-                     "The directory with ca.pem and ca.key, as cert init made it")
-        ->required()
-        ->type_name("DIR");
+    AddTyped(node, "--authority", cert_.authority, "DIR",
+             "The directory with ca.pem and ca.key, as cert init made it")
+        ->required();
     node->add_option("--host", cert_.hosts, "A name or address of a node; may be given again")
         ->type_name("HOST");
   }
@@ -300,10 +305,8 @@ class CommandLine {
     restore->callback([this] { run_ = [this] { return RunGcsRestore(gcs_state_); }; });
     restore->add_option("FILE", gcs_state_.file, "The copy")->required();
     AddJson(restore, gcs_state_.query);
-    restore
-        ->add_option("--dir", gcs_state_.directory,
-                     "Where session directories are (default: as of sheaf start)")
-        ->type_name("DIR");
+    AddTyped(restore, "--dir", gcs_state_.directory, "DIR",
+             "Where session directories are (default: as of sheaf start)");
     command->footer(
         "\nWhat a head acknowledged after the copy was made is not in it: nodes that joined since "
         "end\nand join anew, detached actors that were created since end.\n");
@@ -324,6 +327,10 @@ class CommandLine {
         ->type_name("PORT");
     AddTyped(command, "--token-file", dashboard_.token_file, "FILE",
              "The cluster's token (default: as of sheaf start)");
+    AddTyped(command, "--tls-cert", dashboard_.tls_certificate, "FILE", "A certificate, in PEM");
+    AddTyped(command, "--tls-key", dashboard_.tls_key, "FILE", "Its key");
+    AddTyped(command, "--tls-client-ca", dashboard_.tls_client_authority, "FILE",
+             "Who shows a certificate of this authority needs no token");
     command->add_flag("--read-only", dashboard_.read_only, "Let nobody change anything");
     command->add_flag("--writable", dashboard_.writable,
                       "Let browsers that logged in change something, too");
@@ -345,9 +352,8 @@ class CommandLine {
     AddQueryOptions(command, query_);
   }
   void AddList() {
-    CLI::App* command =
-        Command("list", "List nodes, actors, tasks, objects, jobs, groups, workers or functions",
-                [this] { return RunList(list_); });
+    CLI::App* command = Command("list", "List nodes, actors, tasks, objects, jobs and so on",
+                                [this] { return RunList(list_); });
     command->add_option("KIND", list_.kind, "What to list")
         ->required()
         ->check(CLI::IsMember(std::vector<std::string>(kListKinds.begin(), kListKinds.end())));
@@ -357,6 +363,7 @@ class CommandLine {
     AddQueryOptions(command, list_.query);
     command->footer(
         "\nFunctions: how many calls of each there are and have ended, and how long they took.\n"
+        "Cluster events: the last ones, the oldest first.\n"
         "Example: sheaf list tasks --ended --limit 20\n");
   }
   void AddWhy() {
@@ -417,6 +424,8 @@ class CommandLine {
     AddPython("job", "Submit, stop, delete or list jobs, or show their logs",
               {"-m", "sheaf.job_cli"})
         ->footer("\nExample: sheaf job submit --working-dir . -- python main.py\n");
+    AddPython("ray", "Take Ray's command line", {"-m", "sheaf._ray.scripts.scripts"})
+        ->set_help_flag();  // Its help is Python's.
     CLI::App* command = AddPython("run", "Run a Python program that uses Sheaf", {});
     command->add_flag("--as-ray", run_program_.as_ray,
                       "Let `import ray` mean sheaf, in its workers and children too");
@@ -449,19 +458,9 @@ class CommandLine {
   }
 
   int PrintCompletion() {
-    std::vector<CommandWords> commands;
-    for (const CLI::App* command : app_.get_subcommands({})) {
-      if (command->get_group().empty()) continue;  // Internal.
-      CommandWords words{command->get_name(), command->get_description(), {}, {}};
-      for (const CLI::App* part : command->get_subcommands({}))
-        words.values.push_back(part->get_name());
-      for (const CLI::Option* option : command->get_options()) {
-        for (const std::string& name : option->get_lnames()) words.options.push_back("--" + name);
-      }
-      if (words.name == "list") words.values.assign(kListKinds.begin(), kListKinds.end());
-      if (words.name == "completion") words.values = {"bash", "zsh", "fish"};
-      commands.push_back(std::move(words));
-    }
+    const std::vector<CommandWords> commands =
+        WordsOf(app_, {{"list", {kListKinds.begin(), kListKinds.end()}},
+                       {"completion", {"bash", "zsh", "fish"}}});
     std::fputs(CompletionScript(shell_, commands).c_str(), stdout);
     return kDone;
   }
@@ -494,5 +493,6 @@ int main(int argc, char** argv) {
   // A word of it is a user's text, of any form.
   if (argc > 1 && std::string_view(argv[1]) == "entrypoint-guard")
     return sheaf::RunEntrypointGuard({argv + 2, argv + argc});
-  return sheaf::cli::CommandLine().Run(argc, argv);
+  std::vector<char*> words = sheaf::cli::CalledAsRay(argc, argv);
+  return sheaf::cli::CommandLine().Run(static_cast<int>(words.size()), words.data());
 }

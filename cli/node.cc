@@ -31,6 +31,7 @@
 #include "base/unique_fd.h"
 #include "base/version.h"
 #include "cli/dashboard/child.h"
+#include "cli/dashboard/targets_file.h"
 #include "cli/gcs_child.h"
 #include "cli/gcs_control.h"
 #include "cli/node_connections.h"
@@ -116,6 +117,12 @@ class Node {
       if (connections_ != nullptr) connections_->PublishMetrics(own_page_.page());
     });
     session_->WriteNode(raylet_->node());
+    if (IsHead()) {
+      targets_.Open(flags.targets_file.empty() ? session_->path() + "/prometheus_sd.json"
+                                               : flags.targets_file,
+                    raylet_->node());
+      targets_.Write();
+    }
     session_->PublishLatest();
     Log(LogLevel::kInfo, "node ", raylet_->node(), " is ready");
     return absl::OkStatus();
@@ -146,6 +153,7 @@ class Node {
     if (const absl::Status there = session_->CheckThere(); !there.ok()) {
       return RequestStop(std::string(there.message()));
     }
+    targets_.Write();
     const Nanos silent = MonotonicNow() - heard_gcs_;
     if (gcs_lost_timeout_ > 0 && silent >= gcs_lost_timeout_) {
       return RequestStop(absl::StrCat("the GCS", join_.empty() ? "" : " at " + join_,
@@ -169,8 +177,11 @@ class Node {
   }
 
  private:
+  // Of a cluster that other nodes can join.
+  bool IsHead() const { return !embedded_ && join_.empty(); }
+
   absl::Status MakeSession(const Settings& settings, std::string resume) {
-    const bool head = join_.empty() && !embedded_;
+    const bool head = IsHead();
     const bool latest = resume == kLatestSession;
     if (latest) {
       SHEAF_ASSIGN_OR_RETURN(resume, SessionDirectory::FindLatest(settings.base_directory, head));
@@ -251,6 +262,7 @@ class Node {
     options.leaves_at_stop = !join_.empty();
     options.raylet.metrics_url = endpoint_->url();
     options.raylet.session_dir = session_->path();
+    if (IsHead()) options.raylet.on_node_info = [this](const auto& info) { targets_.Note(info); };
     options.socket_path = session_->socket_path();
     options.log_directory = session_->log_directory();
     options.spill_directory = session_->spill_directory();
@@ -290,34 +302,11 @@ class Node {
 
   std::string DashboardFile() const { return session_->path() + "/dashboard"; }
 
-  // A port that was not asked for may be missing; one that was may not.
   absl::Status StartDashboard(const NodeFlags& flags, const Settings& settings) {
-    const bool wanted = flags.include_dashboard.empty() ? !embedded_ && join_.empty()
-                                                        : flags.include_dashboard == "true";
-    if (!wanted) return absl::OkStatus();
-    DashboardChildOptions options;
-    options.log_directory = session_->log_directory();
-    DashboardFlags& dashboard = options.flags;
-    dashboard.query.address = session_->path();
-    if (!flags.dashboard_host.empty()) dashboard.host = flags.dashboard_host;
-    if (flags.dashboard_port >= 0) dashboard.port = static_cast<uint16_t>(flags.dashboard_port);
-    dashboard.token_file = flags.token_file;
-    if (dashboard.token_file.empty() && settings.token.empty()) {
-      dashboard.token_file =
-          settings.token_file.empty() ? settings.base_directory + "/token" : settings.token_file;
-    }
-    const bool asked_for = !flags.include_dashboard.empty() || !flags.dashboard_host.empty() ||
-                           flags.dashboard_port >= 0;
-    absl::StatusOr<std::unique_ptr<DashboardChild>> child =
-        DashboardChild::Start(std::move(options));
-    if (!child.ok() && asked_for) return child.status();
-    if (!child.ok()) {
-      Log(LogLevel::kWarning, "no dashboard: ", child.status().message());
-      return absl::OkStatus();
-    }
-    dashboard_ = *std::move(child);
+    SHEAF_ASSIGN_OR_RETURN(dashboard_,
+                           DashboardChild::OfNode(flags, settings, session_->path(), IsHead()));
     // For drivers of this node.
-    std::ofstream(DashboardFile()) << dashboard_->url() << "\n";
+    if (dashboard_ != nullptr) std::ofstream(DashboardFile()) << dashboard_->url() << "\n";
     return absl::OkStatus();
   }
 
@@ -417,6 +406,7 @@ class Node {
   std::atomic<Nanos> heard_gcs_ = MonotonicNow();  // When it last said something.
   std::string join_;                               // Where the GCS is; empty: here.
   NoOtherNodes no_other_nodes_;
+  TargetsFile targets_;                           // Of a head.
   std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
   std::unique_ptr<RayletProcess> raylet_;
   std::unique_ptr<DashboardChild> dashboard_;

@@ -53,6 +53,13 @@ EntrypointOptions OptionsOfEntrypoints(const std::string& session) {
   return options;
 }
 
+std::vector<char*> CalledAsRay(int argc, char** argv) {
+  static char ray[] = "ray";
+  std::vector<char*> words(argv, argv + argc);
+  if (argc > 0 && fs::path(argv[0]).filename() == ray) words.insert(words.begin() + 1, ray);
+  return words;
+}
+
 int RunProgram(const RunOptions& options) {
   if (options.arguments.empty()) {
     std::fputs("sheaf run: which program? As: sheaf run script.py ARGS\n", stderr);

@@ -22,6 +22,10 @@ struct RunOptions {
 // command.
 int RunProgram(const RunOptions& options);
 
+// The words of this process's command line, with "ray" behind the first where that is a link of this
+// name: `ray status` is `sheaf ray status`.
+std::vector<char*> CalledAsRay(int argc, char** argv);
+
 // Where the Python package is, seen from this program.
 struct Package {
   std::string folder;     // Holds __init__.py. Empty: there is none beside this program.

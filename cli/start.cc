@@ -204,7 +204,10 @@ std::vector<std::string> NodeFlags::Arguments() const {
     if (!value.empty()) out.push_back(absl::StrCat(flag, "=", value));
   };
   std::error_code ignored;
-  add("--dir", directory.empty() ? "" : std::filesystem::absolute(directory, ignored).string());
+  const auto add_file = [&](const char* flag, const std::string& file) {
+    add(flag, file.empty() ? "" : std::filesystem::absolute(file, ignored).string());
+  };
+  add_file("--dir", directory);
   add("--resume", resume.empty() || resume == kLatestSession
                       ? resume
                       : std::filesystem::absolute(resume, ignored).string());
@@ -219,19 +222,18 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--include-dashboard", include_dashboard);
   add("--dashboard-host", dashboard_host);
   if (dashboard_port >= 0) add("--dashboard-port", std::to_string(dashboard_port));
+  add_file("--dashboard-tls-cert", dashboard_tls_certificate);
+  add_file("--dashboard-tls-key", dashboard_tls_key);
+  add_file("--sd-file", targets_file);
+  add_file("--metrics-token-file", metrics_token_file);
+  add_file("--token-file", token_file);
+  add_file("--tls-dir", tls_directory);
   add("--address", join);
   add("--host", host);
   add("--advertise-address", advertise);
   add("--unheard-limit", absl::StrCat(unheard_limit));
   add("--gcs-lost-timeout", absl::StrCat(gcs_lost_timeout));
-  add("--metrics-token-file",
-      metrics_token_file.empty() ? ""
-                                 : std::filesystem::absolute(metrics_token_file, ignored).string());
   if (port >= 0) add("--port", std::to_string(port));
-  add("--token-file",
-      token_file.empty() ? "" : std::filesystem::absolute(token_file, ignored).string());
-  add("--tls-dir",
-      tls_directory.empty() ? "" : std::filesystem::absolute(tls_directory, ignored).string());
   add("--tls-peer-name", tls_peer_name);
   return out;
 }

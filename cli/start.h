@@ -26,17 +26,20 @@ struct NodeFlags {
   std::string memory;        // "4GiB".
   std::string store_memory;  // "1GiB".
   std::string metrics_address;
-  int metrics_port = 0;            // 0: a free one.
-  std::string metrics_token_file;  // Empty: SHEAF_METRICS_TOKEN_FILE, or none.
-  std::string include_dashboard;   // "true", "false"; empty: of a head that runs by itself.
-  std::string dashboard_host;      // Empty: 127.0.0.1.
-  int dashboard_port = -1;         // -1: 8265, or the next that is free.
-  std::string join;                // HOST:PORT of the head. Empty: be the head of a cluster.
-  std::string host;                // Where this node listens; empty: 127.0.0.1.
-  std::string advertise;           // HOST:PORT that others dial; empty: as it listens.
-  int port = -1;           // -1: of a head 6379, or a free one if that is taken; else a free one.
-  std::string token_file;  // Counts before the environment. Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE,
-                           // or `token` in the directory of sessions.
+  int metrics_port = 0;                   // 0: a free one.
+  std::string metrics_token_file;         // Empty: SHEAF_METRICS_TOKEN_FILE, or none.
+  std::string include_dashboard;          // "true", "false"; empty: of a head that runs by itself.
+  std::string dashboard_host;             // Empty: 127.0.0.1.
+  int dashboard_port = -1;                // -1: 8265, or the next that is free.
+  std::string dashboard_tls_certificate;  // Files in PEM; empty: as docs/cli.md says.
+  std::string dashboard_tls_key;
+  std::string targets_file;  // Of a head, for Prometheus. Empty: in its session.
+  std::string join;          // HOST:PORT of the head. Empty: be the head of a cluster.
+  std::string host;          // Where this node listens; empty: 127.0.0.1.
+  std::string advertise;     // HOST:PORT that others dial; empty: as it listens.
+  int port = -1;             // -1: of a head 6379, or a free one if that is taken; else a free one.
+  std::string token_file;    // Counts before the environment. Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE,
+                             // or `token` in the directory of sessions.
   double unheard_limit = 15;       // Seconds; docs/cli.md.
   double gcs_lost_timeout = 1800;  // Seconds, 0: for ever; docs/cli.md.
   std::string tls_directory;       // Empty: SHEAF_TLS_DIR, or no TLS.

@@ -1,12 +1,17 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/cluster_routes.h"
 
-#include <map>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/status_macros.h"
 #include "base/text/json.h"
 #include "base/version.h"
+#include "dashboard/cluster_status.h"
+#include "dashboard/event_rows.h"
+#include "dashboard/scrape_targets.h"
+#include "dashboard/series_routes.h"
 #include "dashboard/state_rows.h"
 
 namespace sheaf::dashboard {
@@ -38,59 +43,58 @@ http::Response Health(const Asker& asker, proto::StateQuery::What what) {
   return {.body = "success", .content_type = "text/plain; charset=utf-8"};
 }
 
-// Ray's autoscaler tells more; what there is of it without one is what nodes have and use.
-std::string ClusterStatusJson(const proto::StateAnswer& status) {
-  std::map<std::string, std::pair<int64_t, int64_t>> amounts;  // Available, total.
-  uint64_t alive = 0, dead = 0;
-  for (const proto::NodeRow& node : status.nodes()) {
-    if (node.state() == "DEAD") {
-      ++dead;
-      continue;
-    }
-    ++alive;
-    for (const auto& [name, amount] : node.total().amounts()) amounts[name].second += amount;
-    for (const auto& [name, amount] : node.available().amounts()) amounts[name].first += amount;
-  }
-  JsonObject usage;
-  for (const auto& [name, amount] : amounts) {
-    const auto [available, total] = amount;
-    usage.Add(
-        name,
-        JsonArray().Add(JsonAmount(name, total - available)).Add(JsonAmount(name, total)).Done());
-  }
-  JsonArray demand;
-  for (const proto::DemandRow& row : status.demand()) {
-    JsonObject shape;
-    for (const auto& [name, amount] : row.resources().amounts()) {
-      shape.Add(name, JsonAmount(name, amount));
-    }
-    demand.Add(JsonArray().Add(shape.Done()).Add(JsonNumber(uint64_t{row.count()})).Done());
-  }
+absl::StatusOr<proto::StateAnswer> Question(const Asker& asker, proto::StateQuery::What what) {
+  proto::StateQuery query;
+  query.set_what(what);
+  SHEAF_ASSIGN_OR_RETURN(proto::StateAnswer answer, asker.Ask(query, kStatusTime));
+  if (!answer.error().empty()) return absl::UnavailableError(answer.error());
+  return answer;
+}
+
+absl::StatusOr<std::string> ClusterStatus(const Asker& asker) {
+  SHEAF_ASSIGN_OR_RETURN(const auto nodes, Question(asker, proto::StateQuery::NODES));
+  SHEAF_ASSIGN_OR_RETURN(const auto demand, Question(asker, proto::StateQuery::DEMAND));
   return JsonObject()
-      .Add("loadMetricsReport",
-           JsonObject().Add("usage", usage.Done()).Add("resourceDemand", demand.Done()).Done())
-      .Add("autoscalerReport",
-           JsonObject()
-               .Add("activeNodes", JsonObject().Add("node", JsonNumber(alive)).Done())
-               .Add("failedNodes", JsonNumber(dead))
-               .Done())
+      .Add("result", "true")
+      .Add("msg", JsonString("Got cluster status."))
+      .Add("data", JsonObject()
+                       .Add("autoscalingStatus", "null")
+                       .Add("autoscalingError", "null")
+                       .Add("clusterStatus", ClusterStatusJson(nodes, demand))
+                       .Done())
       .Done();
 }
 
-http::Response ClusterStatus(const Asker& asker) {
-  proto::StateQuery query;
-  query.set_what(proto::StateQuery::STATUS);
-  const absl::StatusOr<proto::StateAnswer> answer = asker.Ask(query, kStatusTime);
-  if (!answer.ok()) return http::PlainText(503, std::string(answer.status().message()));
-  return {.body = JsonObject()
-                      .Add("result", "true")
-                      .Add("msg", JsonString("Got cluster status."))
-                      .Add("data", JsonObject()
-                                       .Add("autoscalingStatus", "null")
-                                       .Add("autoscalingError", "null")
-                                       .Add("clusterStatus", ClusterStatusJson(*answer))
-                                       .Done())
-                      .Done()};
+absl::StatusOr<std::string> Demand(const Asker& asker) {
+  SHEAF_ASSIGN_OR_RETURN(const auto demand, Question(asker, proto::StateQuery::DEMAND));
+  return DemandJson(demand);
+}
+
+// For http_sd_configs of Prometheus.
+absl::StatusOr<std::string> ScrapeTargets(const Asker& asker) {
+  SHEAF_ASSIGN_OR_RETURN(const auto answer, Question(asker, proto::StateQuery::NODES));
+  if (answer.truncated()) {
+    return absl::UnavailableError("The head does not say which nodes there are; try again.");
+  }
+  std::vector<ScrapeTarget> targets;
+  for (const proto::NodeRow& node : answer.nodes()) {
+    if (node.state() != "DEAD") targets.push_back(TargetOf(node));
+  }
+  return ScrapeTargetsJson(targets, kHeadNode);
+}
+
+// A route that answers with JSON, or with 503 and why not.
+void AddJson(http::Router& router, Asker& asker, const char* path,
+             absl::StatusOr<std::string> (*json)(const Asker& asker)) {
+  router.Add({.method = "GET",
+              .pattern = path,
+              .handler = [&asker, json](const http::Request&, const http::Reply& reply) {
+                asker.Answer(reply, [&asker, json] {
+                  absl::StatusOr<std::string> body = json(asker);
+                  if (body.ok()) return http::Response{.body = *std::move(body)};
+                  return http::PlainText(503, std::string(body.status().message()));
+                });
+              }});
 }
 
 void AddHealth(http::Router& router, Asker& asker, const char* path, proto::StateQuery::What what) {
@@ -113,11 +117,11 @@ void AddClusterRoutes(http::Router& router, Asker& asker, const std::string& ses
            reply.Send({.body = body});
          }});
   }
-  router.Add({.method = "GET",
-              .pattern = "/api/cluster_status",
-              .handler = [&asker](const http::Request&, const http::Reply& reply) {
-                asker.Answer(reply, [&asker] { return ClusterStatus(asker); });
-              }});
+  AddJson(router, asker, "/api/cluster_status", ClusterStatus);
+  AddJson(router, asker, "/api/sheaf/demand", Demand);
+  AddJson(router, asker, "/api/prometheus/sd", ScrapeTargets);
+  AddEventRoutes(router, asker);
+  AddSeriesRoutes(router, asker);
   // Workers are known to the node, jobs to the GCS.
   AddHealth(router, asker, "/api/healthz", proto::StateQuery::JOBS);
   AddHealth(router, asker, "/api/gcs_healthz", proto::StateQuery::JOBS);

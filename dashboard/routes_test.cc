@@ -150,6 +150,101 @@ struct Fixture {
   }
 };
 
+// Beside the small cluster: what waits, and what has happened.
+absl::StatusOr<proto::StateAnswer> BusyCluster(const proto::StateQuery& query, Nanos timeout) {
+  proto::StateAnswer answer = *SmallCluster(query, timeout);
+  if (query.what() == proto::StateQuery::NODES) {
+    answer.mutable_nodes(0)->set_metrics_url("http://10.0.0.1:9400/metrics");
+    proto::NodeRow& dead = *answer.add_nodes();
+    dead.set_node(2);
+    dead.set_state("DEAD");
+    dead.set_metrics_url("http://10.0.0.2:9400/metrics");
+    proto::NodeRow& other = *answer.add_nodes();
+    other.set_node(3);
+    other.set_state("ALIVE");
+    other.set_metrics_url("https://[::1]:9400/metrics");
+    (*other.mutable_labels())["ray.io/node-group"] = "gpu";
+  }
+  if (query.what() == proto::StateQuery::DEMAND) {
+    proto::DemandRow& row = *answer.add_demand();
+    (*row.mutable_resources()->mutable_amounts())["GPU"] = 20'000;
+    row.set_count(3);
+    proto::LabelTerm& term = *row.add_selectors()->add_terms();
+    term.set_key("zone");
+    term.add_values("a");
+    for (int i = 0; i < 2; ++i) {
+      proto::GroupRow& group = *answer.add_groups();
+      group.set_group_id(absl::StrCat("g", i));
+      group.set_placement("SPREAD");
+      group.set_state("PENDING");
+      for (int bundle = 0; bundle < 2; ++bundle) {
+        (*group.add_bundles()->mutable_amounts())["CPU"] = 10'000;
+      }
+    }
+  }
+  if (query.what() == proto::StateQuery::EVENTS) {
+    proto::EventRow& event = *answer.add_events();
+    event.set_number(0x1234 + query.after());
+    event.set_unix_ms(1'500);
+    event.set_severity(proto::EventRow::ERROR);
+    event.set_kind(proto::EventRow::NODE_DIED);
+    event.set_message("node 2 died");
+    event.set_node(2);
+    answer.set_matching(static_cast<uint64_t>(query.filters_size()));
+  }
+  return answer;
+}
+
+TEST_CASE("what has happened is listed as Ray does, and behind a cursor") {
+  const Fixture fixture(BusyCluster);
+  const auto row = fixture.List("cluster_events?detail=1").at("result").at(0);
+  CHECK(row.at("severity") == "ERROR");
+  CHECK(row.at("source_type") == "GCS");
+  CHECK(row.at("event_id") == "0000000000001234");
+  CHECK(row.at("custom_fields").at("kind") == "NODE_DIED");
+  CHECK(row.as_object().size() == 6);
+  const auto page = fixture.Json("/api/sheaf/events?after=10&kind=NODE_DIED&node=2");
+  CHECK(page.at("events").at(0).at("event_id") == "0000000000001244");
+  CHECK(page.at("last") == "0000000000001244");
+  CHECK(page.at("matching") == 2);
+  for (const char* wrong : {"limit=0", "limit=x", "after=x", "colour=red", "node=x", "job=x"}) {
+    INFO(wrong);
+    CHECK(StatusOf(fixture.Ask(absl::StrCat("GET /api/sheaf/events?", wrong))) == 400);
+  }
+}
+
+TEST_CASE("what waits is told by shape, with groups as gangs, in both forms") {
+  const Fixture fixture(BusyCluster);
+  const auto status = fixture.Json("/api/cluster_status").at("data").at("clusterStatus");
+  const auto& load = status.at("loadMetricsReport");
+  CHECK(load.at("resourceDemand").at(0).at(0).at("GPU") == 2);
+  CHECK(load.at("resourceDemand").at(0).at(1) == 3);
+  CHECK(load.at("pgDemand").at(0).at(0).at("strategy") == "SPREAD");
+  CHECK(load.at("pgDemand").at(0).at(1) == 2);
+  CHECK(load.at("usage").at("CPU").at(0) == 3);
+  CHECK(load.at("usage").at("CPU").at(1) == 4);
+  const auto& nodes = status.at("autoscalerReport");
+  CHECK(nodes.at("activeNodes").at("node") == 1);
+  CHECK(nodes.at("idleNodes").at("gpu") == 1);
+  CHECK(nodes.at("failedNodes").as_array().size() == 1);
+  CHECK(nodes.at("nodeTypeMapping").at(std::string(55, '0') + "3") == "gpu");
+  const auto demand = fixture.Json("/api/sheaf/demand");
+  CHECK(demand.at("shapes").at(0).at("selectors").at(0).at(0).at("values").at(0) == "a");
+  CHECK(demand.at("gangs").as_array().size() == 2);
+}
+
+TEST_CASE("Prometheus is told where the nodes that live serve their metrics") {
+  const Fixture fixture(BusyCluster);
+  const auto targets = fixture.Json("/api/prometheus/sd");
+  REQUIRE(targets.as_array().size() == 2);
+  CHECK(targets.at(0).at("targets").at(0) == "10.0.0.1:9400");
+  CHECK(targets.at(0).at("labels").at("cluster") == "10.0.0.1:6379");
+  CHECK(targets.at(0).at("labels").at("head") == "true");
+  CHECK(targets.at(1).at("targets").at(0) == "[::1]:9400");
+  CHECK(targets.at(1).at("labels").at("type") == "gpu");
+  CHECK(targets.at(1).at("labels").at("__scheme__") == "https");
+}
+
 TEST_CASE("listings have Ray's columns, those that Sheaf does not know as null") {
   const Fixture fixture;
   const auto actors = fixture.List("actors");

@@ -11,11 +11,10 @@
 #include "base/ids.h"
 #include "base/resources.h"
 #include "base/text/json.h"
+#include "dashboard/event_rows.h"
 
 namespace sheaf::dashboard {
 namespace {
-
-constexpr uint32_t kHead = 1;  // The number of a cluster's first node.
 
 Value NodeId(uint64_t process) {
   return process == 0 ? Value{} : Value::Text(NodeIdText(ProcessId::Unpack(process).node));
@@ -27,11 +26,6 @@ Value WorkerId(uint64_t process) {
 Value Pid(int32_t pid) { return pid == 0 ? Value{} : Value::Number(pid); }
 
 // "10.0.0.1:6379" -> "10.0.0.1"; of a cluster of one, which has none, loopback.
-std::string HostOfAddress(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host.empty() ? "127.0.0.1" : host;
-}
-
 absl::flat_hash_map<uint32_t, std::string> HostsOf(const proto::StateAnswer& nodes) {
   absl::flat_hash_map<uint32_t, std::string> hosts;
   for (const proto::NodeRow& row : nodes.nodes()) hosts[row.node()] = HostOfAddress(row.address());
@@ -162,12 +156,12 @@ StateTable Nodes(const Answers& answers) {
     for (const auto& [name, value] : sorted) labels.Add(name, JsonString(value));
     const bool dead = row.state() == "DEAD";
     const bool drains = row.state() == "DRAINING" || row.state() == "DRAINED";
-    table.rows.push_back({Value::Text(NodeIdText(row.node())),
-                          Value::Text(HostOfAddress(row.address())),
-                          Value::Flag(row.node() == kHead), Value::Text(dead ? "DEAD" : "ALIVE"),
-                          drains ? Value::Text(row.state()) : Value{}, Value::Text(row.host_name()),
-                          Value::Json(ResourcesJson(row.total())), Value::Json(labels.Done()),
-                          Value::Number(row.start_time_unix_s() * 1000), Value{}});
+    table.rows.push_back(
+        {Value::Text(NodeIdText(row.node())), Value::Text(HostOfAddress(row.address())),
+         Value::Flag(row.node() == kHeadNode), Value::Text(dead ? "DEAD" : "ALIVE"),
+         drains ? Value::Text(row.state()) : Value{}, Value::Text(row.host_name()),
+         Value::Json(ResourcesJson(row.total())), Value::Json(labels.Done()),
+         Value::Number(row.start_time_unix_s() * 1000), Value{}});
   }
   return table;
 }
@@ -356,8 +350,9 @@ StateTable Jobs(const Answers& answers) {
   return table;
 }
 
-constexpr std::array<StateKind, 7> kKinds = {
+constexpr std::array<StateKind, 8> kKinds = {
     {{"actors", proto::StateQuery::ACTORS, false, true, false, Actors},
+     {"cluster_events", proto::StateQuery::EVENTS, false, false, false, EventTable},
      {"jobs", proto::StateQuery::JOBS, true, false, false, Jobs},
      {"nodes", proto::StateQuery::NODES, false, false, false, Nodes},
      {"objects", proto::StateQuery::OBJECTS, true, true, true, Objects},
@@ -378,6 +373,11 @@ std::vector<std::string> StateKindNames() {
   std::vector<std::string> names;
   for (const StateKind& kind : kKinds) names.emplace_back(kind.name);
   return names;
+}
+
+std::string HostOfAddress(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host.empty() ? "127.0.0.1" : host;
 }
 
 std::string NodeIdText(uint32_t node) {

@@ -3,6 +3,7 @@
 // sheaf.util.state where that has them; what Sheaf does not know is null, never missing.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,8 @@
 #include "proto/raylet.pb.h"
 
 namespace sheaf::dashboard {
+
+inline constexpr uint32_t kHeadNode = 1;  // The number of a cluster's first node.
 
 // The answers that a listing is made of; those that its kind does not need are empty.
 struct Answers {
@@ -29,11 +32,19 @@ struct StateKind {
   StateTable (*table)(const Answers& answers);
 };
 
-// "actors", "jobs", "nodes", "objects", "placement_groups", "tasks" or "workers"; nullptr: none.
+// "actors", "cluster_events", "jobs", "nodes", "objects", "placement_groups", "tasks" or "workers"; nullptr: none.
 const StateKind* FindStateKind(std::string_view name);
 // Their names, in this order.
 std::vector<std::string> StateKindNames();
 
+// "10.0.0.1:6379" -> "10.0.0.1"; of a cluster of one, which has no address, 127.0.0.1.
+std::string HostOfAddress(const std::string& address);
+// The label ray.io/node-group of a node, else "node".
+template <class Labels>
+std::string NodeType(const Labels& labels) {
+  const auto group = labels.find("ray.io/node-group");
+  return group == labels.end() ? "node" : group->second;
+}
 // As sheaf.nodes() has it: 56 hexadecimal digits.
 std::string NodeIdText(uint32_t node);
 // The number of such an id. kInvalidArgument: it is none.

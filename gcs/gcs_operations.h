@@ -23,6 +23,33 @@ struct GcsOperation {
   bool raylet_only = false;  // Only in a raylet's own name.
 };
 
+constexpr GcsOperation NodeOperationOf(proto::GcsRequest::BodyCase body) {
+  using R = proto::GcsRequest;
+  switch (body) {
+    case R::kRegisterNode:
+      return {.name = "register_node"};  // Idempotent by its nonce.
+    case R::kHeartbeat:
+      return {.name = "heartbeat", .raylet_only = true};
+    case R::kNodeReport:
+      // A repeat that comes late knows nothing of processes that have attached since.
+      return {.name = "node_report", .keep_answer = true, .raylet_only = true};
+    case R::kUnregisterNode:
+      return {.name = "unregister_node", .keep_answer = true, .raylet_only = true};
+    case R::kProcessGone:
+      return {.name = "process_gone", .raylet_only = true};
+    case R::kListNodes:
+      return {.name = "list_nodes", .waits_for_reports = true};
+    case R::kDescribeCluster:
+      return {.name = "describe_cluster"};
+    case R::kReportEvent:
+      return {.name = "report_event", .raylet_only = true};
+    case R::kListEvents:
+      return {.name = "list_events"};
+    default:
+      return {};
+  }
+}
+
 constexpr GcsOperation SubmissionOperationOf(proto::GcsRequest::BodyCase body) {
   using R = proto::GcsRequest;
   switch (body) {
@@ -81,20 +108,15 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
   using R = proto::GcsRequest;
   switch (body) {
     case R::kRegisterNode:
-      return {.name = "register_node"};  // Idempotent by its nonce.
     case R::kHeartbeat:
-      return {.name = "heartbeat", .raylet_only = true};
     case R::kNodeReport:
-      // A repeat that comes late knows nothing of processes that have attached since.
-      return {.name = "node_report", .keep_answer = true, .raylet_only = true};
     case R::kUnregisterNode:
-      return {.name = "unregister_node", .keep_answer = true, .raylet_only = true};
     case R::kProcessGone:
-      return {.name = "process_gone", .raylet_only = true};
     case R::kListNodes:
-      return {.name = "list_nodes", .waits_for_reports = true};
     case R::kDescribeCluster:
-      return {.name = "describe_cluster"};
+    case R::kReportEvent:
+    case R::kListEvents:
+      return NodeOperationOf(body);
     case R::kRegisterJob:
       return {.name = "register_job",
               .table = GcsTable::kJob,

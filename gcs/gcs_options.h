@@ -9,6 +9,7 @@
 #include "base/transport.h"
 #include "base/version.h"
 #include "gcs/command_pipeline.h"
+#include "gcs/events/cluster_events.h"
 #include "gcs/publisher.h"
 
 namespace sheaf {
@@ -44,6 +45,7 @@ struct GcsContext {
   CommandPipeline& pipeline;
   Publisher& publisher;
   const uint64_t& term;
+  ClusterEvents& events;
 };
 
 }  // namespace sheaf

@@ -33,7 +33,8 @@ GcsService::GcsService(GcsOptions options, const Clock& clock, Storage& storage,
       random_(random),
       pipeline_(storage, transport),
       publisher_(transport),
-      context_{options_, clock_, transport_, pipeline_, publisher_, term_},
+      events_(clock_, options_.unix_ns_at_zero, term_),
+      context_{options_, clock_, transport_, pipeline_, publisher_, term_, events_},
       nodes_(context_, [this](NodeNumber node) { OnNodeDead(node); }),
       jobs_(
           context_, [this](JobNumber job) { OnJobEnded(job); },
@@ -195,6 +196,14 @@ void GcsService::Dispatch(CallPtr call, const proto::GcsRequest& request) {
       return nodes_.Unregister(std::move(call), node, request.unregister_node());
     case R::kListNodes:
       return nodes_.List(call);
+    case R::kReportEvent:
+      events_.OnReport(node, request.report_event().event());
+      return pipeline_.Answer(call, {});
+    case R::kListEvents: {
+      proto::GcsReply reply;
+      events_.List(request.list_events(), reply.mutable_events());
+      return pipeline_.Answer(call, std::move(reply));
+    }
     case R::kRegisterJob:
       return jobs_.Register(std::move(call), request.register_job());
     case R::kFinishJob:
@@ -440,59 +449,6 @@ void GcsService::Tick() {
   if (clock_.Now() < next_sweep_) return;
   next_sweep_ = Deadline(clock_.Now(), kSweepPeriod);
   for (const JobNumber job : key_values_.table().Owners()) ReleaseKeys(job);
-}
-
-GcsStats GcsService::Stats() const {
-  GcsStats stats;
-  for (size_t body = 0; body < kBodies; ++body) {
-    if (requests_[body] == 0) continue;
-    const GcsOperation operation = OperationOf(static_cast<Body>(body));
-    stats.requests.emplace_back(operation.name, requests_[body]);
-    stats.by_table[static_cast<size_t>(operation.table)] += requests_[body];
-  }
-  stats.errors = pipeline_.errors();
-  stats.malformed = malformed_;
-  stats.repeats = pipeline_.repeats();
-  stats.deferred = deferrals_;
-  stats.commits = pipeline_.commits();
-  stats.in_progress = pipeline_.in_progress();
-  stats.deltas = publisher_.deltas();
-  stats.subscriptions = publisher_.subscriptions();
-  stats.nodes = nodes_.table().members();
-  for (const auto& [node, info] : nodes_.table().all()) {
-    if (info.state() == proto::NodeInfo::DEAD) {
-      ++stats.nodes_dead;
-    } else if (info.suspect()) {
-      ++stats.nodes_suspect;
-    } else if (info.state() == proto::NodeInfo::DRAINING) {
-      ++stats.nodes_draining;
-    }
-  }
-  stats.jobs = jobs_.table().running();
-  const auto count = [&stats](std::string_view state) {
-    if (state == "ALIVE") {
-      ++stats.actors_alive;
-    } else if (state == "RESTARTING") {
-      ++stats.actors_restarting;
-    } else if (state == "DEAD") {
-      ++stats.actors_dead;
-    } else {
-      ++stats.actors_pending;
-    }
-  };
-  const std::map<ActorId, proto::ActorRow>& rows = actors_.table().rows();
-  for (const auto& [id, entry] : actors_.table().all()) {
-    if (!rows.contains(id)) count(proto::ActorInfo::State_Name(entry.info().state()));
-  }
-  for (const auto& [id, row] : rows) count(row.state());
-  stats.actor_restarts = actors_.restarts();
-  stats.groups = groups_.table().all().size();
-  stats.keys = key_values_.table().size();
-  stats.key_value_bytes = key_values_.table().bytes();
-  stats.term = term_;
-  stats.read_only = storage_.read_only();
-  stats.recovering = recovering_;
-  return stats;
 }
 
 }  // namespace sheaf

@@ -23,6 +23,7 @@
 #include "gcs/actors/actor_placement.h"
 #include "gcs/actors/actor_service.h"
 #include "gcs/command_pipeline.h"
+#include "gcs/events/cluster_events.h"
 #include "gcs/gcs_operations.h"
 #include "gcs/gcs_options.h"
 #include "gcs/job_service.h"
@@ -119,6 +120,7 @@ class GcsService {
   std::string cluster_id_;
   CommandPipeline pipeline_;
   Publisher publisher_;
+  ClusterEvents events_;
   const GcsContext context_;
   NodeService nodes_;
   JobService jobs_;

@@ -72,6 +72,7 @@ void JobService::Register(CallPtr call, const proto::RegisterJob& request) {
                           outcome.apply = [this, info] {
                             table_.Put(info);
                             Publish(info);
+                            Tell(info);
                           };
                           return outcome;
                         });
@@ -126,6 +127,7 @@ void JobService::End(CallPtr call, JobNumber job, JobEvent event) {
         outcome.apply = [this, info] {
           table_.Put(info);
           Publish(info);
+          Tell(info);
           on_ended_(info.job());
         };
         return outcome;
@@ -170,6 +172,15 @@ void JobService::Tick() {
     };
     return outcome;
   });
+}
+
+void JobService::Tell(const proto::JobInfo& info) {
+  using E = proto::EventRow;
+  context_.events.Add(
+      E::JOB_STATE, info.state() == proto::JobInfo::FAILED ? E::WARNING : E::INFO,
+      absl::StrCat("job ", info.job(), " is ", proto::JobInfo::State_Name(info.state()), ": ",
+                   info.start().entrypoint()),
+      {.node = ProcessId::Unpack(info.driver()).node, .job = info.job()});
 }
 
 void JobService::Publish(const proto::JobInfo& info) {

@@ -38,6 +38,7 @@ class JobService {
   void End(CallPtr call, JobNumber job, JobEvent event);
   std::vector<JobNumber> Surplus() const;
   void Publish(const proto::JobInfo& info);
+  void Tell(const proto::JobInfo& info);
 
   const GcsContext context_;
   const std::function<void(JobNumber)> on_ended_;

@@ -14,6 +14,7 @@ namespace sheaf {
 namespace {
 
 constexpr char kLastNumberKey[] = "last_node";
+constexpr char kLeft[] = "left";
 constexpr size_t kNonceBytes = 16;
 constexpr size_t kMaxLabels = 1000;
 // Every node hears of every other's load: the more nodes there are, the more changes share a delta,
@@ -125,6 +126,9 @@ void NodeService::Register(CallPtr call, const proto::RegisterNode& request,
       table_.Put(info);
       health_.Add(info.node());
       Publish(info);
+      context_.events.Add(proto::EventRow::NODE_JOINED, proto::EventRow::INFO,
+                          absl::StrCat("node ", info.node(), " on ", info.host_name(), " joined"),
+                          {.node = info.node()});
       const proto::NodeInfo* old = table_.Find(replaces);
       if (old != nullptr && old->node() != info.node() && old->host_name() == info.host_name()) {
         Move(nullptr, replaces, NodeEvent::kEnd, absl::StrCat("replaced by node ", info.node()));
@@ -197,7 +201,7 @@ void NodeService::Unregister(CallPtr call, NodeNumber node, const proto::Unregis
   if (request.node() == 0 || request.node() == node) {
     const auto condemned = condemned_.find(node);
     return Move(std::move(call), node, request.drain_only() ? NodeEvent::kDrain : NodeEvent::kEnd,
-                condemned == condemned_.end() ? "left" : condemned->second.reason);
+                condemned == condemned_.end() ? kLeft : condemned->second.reason);
   }
   if (!table_.IsMember(request.node())) {
     return context_.pipeline.Answer(
@@ -214,7 +218,7 @@ void NodeService::Unregister(CallPtr call, NodeNumber node, const proto::Unregis
       unheard_.Report(node, request.node(), context_.clock.Now());
     return context_.pipeline.Answer(call, {});
   }
-  Move(std::move(call), request.node(), NodeEvent::kDrain, "left");
+  Move(std::move(call), request.node(), NodeEvent::kDrain, kLeft);
 }
 
 void NodeService::Move(CallPtr call, NodeNumber node, NodeEvent event, std::string reason) {
@@ -234,7 +238,7 @@ void NodeService::Move(CallPtr call, NodeNumber node, NodeEvent event, std::stri
         Outcome outcome;
         outcome.writes = {{Table::kNodes, RowKey(node), Row(row)}};
         outcome.vital = *next == proto::NodeInfo::DEAD;
-        outcome.apply = [this, node, state = *next, death = row.death()] {
+        outcome.apply = [this, node, event, state = *next, death = row.death()] {
           proto::NodeInfo info = *table_.Find(node);  // With the soft state of now.
           info.set_state(state);
           info.set_death(death);
@@ -246,10 +250,25 @@ void NodeService::Move(CallPtr call, NodeNumber node, NodeEvent event, std::stri
             health_.Remove(node);
           }
           Publish(info);
+          Tell(info, event);
           if (state == proto::NodeInfo::DEAD) on_dead_(node);
         };
         return outcome;
       });
+}
+
+void NodeService::Tell(const proto::NodeInfo& info, NodeEvent event) {
+  using E = proto::EventRow;
+  const std::string name = absl::StrCat("node ", info.node(), " on ", info.host_name());
+  if (event == NodeEvent::kDrain) {
+    context_.events.Add(E::NODE_DRAINING, E::INFO, name + " takes no new work",
+                        {.node = info.node()});
+  } else if (info.state() == proto::NodeInfo::DEAD) {
+    const bool left = info.death() == kLeft;
+    context_.events.Add(left ? E::NODE_LEFT : E::NODE_DIED, left ? E::INFO : E::ERROR,
+                        left ? name + " left" : absl::StrCat(name, " died: ", info.death()),
+                        {.node = info.node()});
+  }
 }
 
 void NodeService::List(const CallPtr& call) const {

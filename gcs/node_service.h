@@ -44,6 +44,7 @@ class NodeService {
   // Ends or drains a node in the name of `call` (nullptr: nobody asked).
   void Move(CallPtr call, NodeNumber node, NodeEvent event, std::string reason);
   void Publish(const proto::NodeInfo& info);
+  void Tell(const proto::NodeInfo& info, NodeEvent event);
   // Soon all nodes hear what `node` has free.
   void LoadChanged(NodeNumber node);
   void PublishLoads();

@@ -57,6 +57,32 @@ SCENARIO("new work goes to the preferred node if that is well, else to the lowes
   CHECK(table.members() == 4);
 }
 
+SCENARIO("what becomes of nodes and jobs are events") {
+  using E = proto::EventRow;
+  GcsWorld world;
+  const NodeNumber stays = world.AddNode();
+  const NodeNumber leaves = world.AddNode();
+  const JobNumber job = world.AddJob(stays);
+  proto::GcsRequest finish;
+  finish.mutable_finish_job()->set_job(job);
+  world.Ask({stays, 1}, finish);
+  proto::GcsRequest drain;
+  drain.mutable_unregister_node()->set_drain_only(true);
+  world.Ask(RayletOf(leaves), drain);
+  proto::GcsRequest leave;
+  leave.mutable_unregister_node();
+  world.Ask(RayletOf(leaves), leave);
+  proto::GcsRequest list;
+  list.mutable_list_events();
+  std::vector<E::Kind> kinds;
+  const proto::GcsReply reply = world.Ask(RayletOf(stays), list);
+  for (const E& event : reply.events().events()) kinds.push_back(event.kind());
+  CHECK(kinds == std::vector<E::Kind>{E::NODE_JOINED, E::NODE_JOINED, E::JOB_STATE, E::JOB_STATE,
+                                      E::NODE_DRAINING, E::NODE_LEFT});
+  CHECK(reply.events().events(3).message().find("FINISHED") != std::string::npos);
+  CHECK(reply.events().events(5).node() == leaves);
+}
+
 SCENARIO("node numbers are never given twice, not even across a restart") {
   GcsWorld world;
   CHECK(world.AddNode() == 1);

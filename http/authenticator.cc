@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -98,7 +99,7 @@ Credential Authenticator::CredentialOf(const Request& request) {
     if (!token_.empty() && SameSecret(*given, token_)) return Credential::kToken;
     // Where no token is wanted, one that clients send to all their servers is no offence.
     if (!token_.empty()) {
-      CountWrong(request.peer);
+      CountWrong(request.peer, *given);
       return Credential::kWrongToken;
     }
   }
@@ -125,23 +126,26 @@ Caller Authenticator::Identify(const Request& request, bool web_socket, bool has
   return caller;
 }
 
-void Authenticator::CountWrong(const std::string& address) {
-  if (wrong_.size() < kMaxWatchedAddresses || wrong_.contains(address)) ++wrong_[address];
+void Authenticator::CountWrong(const std::string& address, std::string_view token) {
+  Shown shown{address, absl::HashOf(Abseil(token))};
+  if (wrong_.size() < kMaxWatchedTokens || wrong_.contains(shown)) ++wrong_[std::move(shown)];
 }
 
-bool Authenticator::Blocked(const std::string& address) {
+bool Authenticator::Blocked(const Request& request) {
+  const std::optional<std::string_view> given = BearerOf(request);
+  if (!given) return false;
   if (clock_.Now() >= minute_end_) {
     wrong_.clear();
     minute_end_ = Deadline(clock_.Now(), 60 * kSecond);
   }
-  const auto found = wrong_.find(address);
+  const auto found = wrong_.find(Shown{request.peer, absl::HashOf(Abseil(*given))});
   return found != wrong_.end() && found->second >= kWrongTokensPerMinute;
 }
 
 Response Authenticator::LogIn(const Request& request) {
   if (token_.empty()) return PlainText(401, "This server has no token to log in with.");
   if (!BearerOf(request)) return PlainText(401, "The token is missing.");
-  if (Blocked(request.peer)) return PlainText(429, kTooManyWrong);
+  if (Blocked(request)) return PlainText(429, kTooManyWrong);
   if (CredentialOf(request) != Credential::kToken) return PlainText(403, "The token is wrong.");
   const Nanos now = clock_.Now();
   absl::erase_if(sessions_, [&](const auto& session) { return session.second <= now; });

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -24,11 +25,11 @@ std::string HostOf(std::string_view host_and_port);
 inline constexpr std::string_view kSessionCookie = "sheaf-session";
 inline constexpr Nanos kSessionLife = 12 * 3600 * kSecond;
 inline constexpr size_t kMaxSessions = 1024;      // The oldest goes.
-inline constexpr int kWrongTokensPerMinute = 10;  // Of one address; then 429.
-inline constexpr size_t kMaxWatchedAddresses = 1024;
+inline constexpr int kWrongTokensPerMinute = 10;  // The same one, of one address; then 429.
+inline constexpr size_t kMaxWatchedTokens = 1024;
 
 inline constexpr std::string_view kTooManyWrong =
-    "Too many wrong tokens came from this address; try again in a minute.";
+    "This wrong token has come from this address too often; try again in a minute.";
 
 class Authenticator {
  public:
@@ -39,8 +40,9 @@ class Authenticator {
 
   // What `request` shows of its caller; all but `trusted_user`, which needs the socket.
   Caller Identify(const Request& request, bool web_socket, bool has_certificate);
-  // Whether `address` has shown so many wrong tokens that it is not heard for the rest of a minute.
-  bool Blocked(const std::string& address);
+  // Whether the token that `request` shows is wrong, and has been shown by its address so often that
+  // it is not looked at for the rest of a minute. Who shares the address is not concerned.
+  bool Blocked(const Request& request);
 
   // POST /api/authenticate, which gives a cookie for the token, and GET /api/authentication_mode.
   // `router` may call this object as long as requests come.
@@ -50,14 +52,15 @@ class Authenticator {
   Credential CredentialOf(const Request& request);
   bool KnownHost(std::string_view host_and_port) const;
   Origin OriginOf(const Request& request) const;
-  void CountWrong(const std::string& address);
+  using Shown = std::pair<std::string, uint64_t>;  // An address, and the hash of a token.
+  void CountWrong(const std::string& address, std::string_view token);
   Response LogIn(const Request& request);
 
   const std::vector<std::string> hosts_;
   const std::string token_;
   const Clock& clock_;
   absl::flat_hash_map<std::string, Nanos> sessions_;  // Id -> when it ends.
-  absl::flat_hash_map<std::string, int> wrong_;       // Address -> wrong tokens in this minute.
+  absl::flat_hash_map<Shown, int> wrong_;             // How often in this minute.
   Nanos minute_end_ = 0;
 };
 

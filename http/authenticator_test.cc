@@ -66,16 +66,29 @@ TEST_CASE("where there is no token, none is wrong and none is right") {
   CHECK(server.LogIn(kRight).status == 401);
 }
 
-TEST_CASE("ten wrong tokens of an address silence it for the rest of the minute") {
+TEST_CASE(
+    "a wrong token that an address shows ten times is not looked at for the rest of the minute") {
   Fixture server;
+  const auto blocked = [&server](const std::string& address, const std::string& token) {
+    return server.authenticator.Blocked(
+        {.headers = {{"authorization", "Bearer " + token}}, .peer = address});
+  };
   for (int i = 0; i < kWrongTokensPerMinute; ++i) {
-    CHECK_FALSE(server.authenticator.Blocked("10.0.0.1"));
+    CHECK_FALSE(blocked("10.0.0.1", "no"));
     CHECK(server.CredentialOf({{"authorization", "Bearer no"}}) == Credential::kWrongToken);
   }
-  CHECK(server.authenticator.Blocked("10.0.0.1"));
-  CHECK_FALSE(server.authenticator.Blocked("10.0.0.3"));
-  server.clock.Advance(61 * kSecond);
-  CHECK_FALSE(server.authenticator.Blocked("10.0.0.1"));
+  CHECK(blocked("10.0.0.1", "no"));
+  SECTION("others of the address are heard, with the right token, another one, or none") {
+    CHECK_FALSE(blocked("10.0.0.1", "s3cret"));
+    CHECK_FALSE(blocked("10.0.0.1", "not this either"));
+    CHECK_FALSE(server.authenticator.Blocked({.peer = "10.0.0.1"}));
+    CHECK(server.LogIn(kRight).status == 200);
+  }
+  SECTION("so are other addresses") { CHECK_FALSE(blocked("10.0.0.3", "no")); }
+  SECTION("and all when the minute is over") {
+    server.clock.Advance(61 * kSecond);
+    CHECK_FALSE(blocked("10.0.0.1", "no"));
+  }
 }
 
 TEST_CASE("a login gives a cookie that is not the token, and ends after twelve hours") {

@@ -256,7 +256,7 @@ class HttpConnection final : public Connection,
 
   Verdict JudgeCaller(const Route* route) {
     const Right right = route == nullptr ? Right::kRead : route->right;
-    if (right != Right::kOpen && state_->authenticator.Blocked(address_)) {
+    if (right != Right::kOpen && state_->authenticator.Blocked(request_)) {
       return {429, kTooManyWrong};
     }
     Caller caller = state_->authenticator.Identify(request_, web_socket_, certified_);

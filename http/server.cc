@@ -27,6 +27,14 @@ std::string Bracketed(const net::ip::address& address) {
   return address.is_v6() ? absl::StrCat("[", address.to_string(), "]") : address.to_string();
 }
 
+absl::StatusOr<net::ip::address> AddressOf(const ServerOptions& options) {
+  ErrorCode error;
+  const net::ip::address address = net::ip::make_address(options.address, error);
+  if (!error) return address;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", options.address, "': want a numeric IP address"));
+}
+
 absl::Status CheckTrust(const ServerOptions& options, const net::ip::address& address) {
   if (address.is_loopback()) return absl::OkStatus();
   if (options.token.empty() && options.tls.client_authority.empty()) {
@@ -184,13 +192,15 @@ class BeastServer final : public Server {
 
 }  // namespace
 
+absl::Status Server::Check(const ServerOptions& options) {
+  SHEAF_ASSIGN_OR_RETURN(const net::ip::address address, AddressOf(options));
+  SHEAF_RETURN_IF_ERROR(CheckTrust(options, address));
+  std::optional<net::ssl::context> unused;
+  return LoadTls(options.tls, unused);
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, Router router) {
-  ErrorCode error;
-  const net::ip::address address = net::ip::make_address(options.address, error);
-  if (error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", options.address, "': want a numeric IP address"));
-  }
+  SHEAF_ASSIGN_OR_RETURN(const net::ip::address address, AddressOf(options));
   SHEAF_RETURN_IF_ERROR(CheckTrust(options, address));
   std::vector<std::string> hosts = {"localhost", "127.0.0.1", "[::1]", Bracketed(address)};
   if (!options.host_name.empty()) hosts.push_back(absl::AsciiStrToLower(options.host_name));

@@ -60,6 +60,9 @@ class Server {
   // kInvalidArgument: not a numeric address, beyond loopback with more trust than
   // Trust::kTokenOnly, or certificates that cannot be read. kUnavailable: the ports are taken.
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, Router router);
+  // What Start would say of `options` before it listens: ok, kFailedPrecondition or
+  // kInvalidArgument.
+  static absl::Status Check(const ServerOptions& options);
   // Ends all connections and the thread: a few milliseconds, plus what a handler takes that runs.
   // Replies that are still out there count for nothing from then on.
   virtual ~Server() = default;

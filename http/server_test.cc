@@ -356,7 +356,7 @@ TEST_CASE("a page from elsewhere gets no WebSocket") {
   }
 }
 
-TEST_CASE("a token is wanted beyond loopback, and shown wrong ten times it is not heard") {
+TEST_CASE("a token is wanted beyond loopback, and a wrong one is heard ten times a minute") {
   Fixture fixture({.address = "0.0.0.0",
                    .token = "s3cret",
                    .access = {.trust = Trust::kTokenOnly},
@@ -377,7 +377,9 @@ TEST_CASE("a token is wanted beyond loopback, and shown wrong ten times it is no
   for (int i = 0; i < 10; ++i) {
     CHECK(StatusOf(fixture.Ask("GET /echo/x", host + "Authorization: Bearer no\r\n")) == 403);
   }
-  CHECK(StatusOf(fixture.Ask("GET /echo/x", right)) == 429);
+  CHECK(StatusOf(fixture.Ask("GET /echo/x", host + "Authorization: Bearer no\r\n")) == 429);
+  CHECK(StatusOf(fixture.Ask("GET /echo/x", host + "Authorization: Bearer nay\r\n")) == 403);
+  CHECK(StatusOf(fixture.Ask("GET /echo/x", right)) == 200);
   CHECK(StatusOf(fixture.Ask("GET /healthz")) == 200);
 }
 
@@ -390,6 +392,8 @@ TEST_CASE("what cannot be served safely, or at all, is refused at the start") {
   CHECK(start({.address = "localhost"}) == absl::StatusCode::kInvalidArgument);
   CHECK(start({.tls = {.certificate = "no PEM", .key = "nor this"}}) ==
         absl::StatusCode::kInvalidArgument);
+  CHECK(Server::Check({.address = "0.0.0.0"}).code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(Server::Check({}).ok());
   const Fixture taken;
   CHECK(start({.port = taken.server->port()}) == absl::StatusCode::kUnavailable);
   auto next = Server::Start({.port = taken.server->port(), .ports = 20}, Router());

@@ -33,6 +33,14 @@ constexpr auto kCpuHelp = "CPUs of this node: in all, and free to lease.";
 constexpr auto kGpuHelp = "GPUs of this node: in all, and free to lease.";
 constexpr auto kActorsHelp = "Actors that this node's control store knows, by state.";
 
+constexpr auto kStallHelp =
+    "Part of the last ten seconds in which some process of the machine waited for it (PSI).";
+constexpr auto kHostMemoryHelp = "Memory of the machine, or of the control group that limits it.";
+constexpr auto kHostDiskHelp = "The file system of the session.";
+constexpr auto kHostDiskRateHelp = "What all disks of the machine read and write.";
+constexpr auto kHostNetworkHelp = "What all interfaces of the machine but loopback carry.";
+constexpr auto kHostGpuMemoryHelp = "Memory of all GPUs of the machine.";
+
 constexpr char kNodesHelp[] =
     "Nodes of the cluster, as the global control store knows them (suspect: silent for a second; "
     "of dead ones those remembered).";
@@ -183,6 +191,37 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
     {"sheaf_certificate_expires_seconds", "", "", "seconds",
      "When the first of the certificates that this node uses for others expires, in seconds since "
      "1970; 0: it uses none."},
+    {"sheaf_host_cpu_ratio", "", "", "ratio",
+     "Part of the time in which the processors of the machine worked.", kFixedPoint},
+    {"sheaf_host_cpu_steal_ratio", "", "", "ratio",
+     "Part of the time of the processors that a hypervisor gave to others.", kFixedPoint},
+    {"sheaf_host_cpu_io_wait_ratio", "", "", "ratio",
+     "Part of the time in which processors waited for a disk.", kFixedPoint},
+    {"sheaf_host_load", "", "", "processes", "Processes that run or wait, over the last minute.",
+     kFixedPoint},
+    {"sheaf_host_stall_ratio", "resource", "cpu", "ratio", kStallHelp, kFixedPoint},
+    {"sheaf_host_stall_ratio", "resource", "memory", "ratio", kStallHelp, kFixedPoint},
+    {"sheaf_host_stall_ratio", "resource", "io", "ratio", kStallHelp, kFixedPoint},
+    {"sheaf_host_memory_bytes", "state", "used", "bytes", kHostMemoryHelp},
+    {"sheaf_host_memory_bytes", "state", "total", "bytes", kHostMemoryHelp},
+    {"sheaf_host_disk_bytes", "state", "used", "bytes", kHostDiskHelp},
+    {"sheaf_host_disk_bytes", "state", "total", "bytes", kHostDiskHelp},
+    {"sheaf_host_disk_bytes_per_second", "direction", "read", "bytes a second", kHostDiskRateHelp},
+    {"sheaf_host_disk_bytes_per_second", "direction", "written", "bytes a second",
+     kHostDiskRateHelp},
+    {"sheaf_host_network_bytes_per_second", "direction", "received", "bytes a second",
+     kHostNetworkHelp},
+    {"sheaf_host_network_bytes_per_second", "direction", "sent", "bytes a second",
+     kHostNetworkHelp},
+    {"sheaf_node_processes", "", "", "processes", "Drivers and workers of this node that live."},
+    {"sheaf_node_processes_cpus", "", "", "processors",
+     "Processors that drivers and workers of this node use.", kFixedPoint},
+    {"sheaf_node_processes_memory_bytes", "", "", "bytes",
+     "Resident memory of drivers and workers of this node, in sum."},
+    {"sheaf_host_gpu_ratio", "", "", "ratio",
+     "Part of the time in which the GPUs of the machine worked, mean over all.", kFixedPoint},
+    {"sheaf_host_gpu_memory_bytes", "state", "used", "bytes", kHostGpuMemoryHelp},
+    {"sheaf_host_gpu_memory_bytes", "state", "total", "bytes", kHostGpuMemoryHelp},
     {"sheaf_uptime_seconds", "", "", "seconds", "Time since this node started.", kNanosToSeconds},
     {"sheaf_build_info", "", "", "", "1, with the version of Sheaf as a label."},
 }};

@@ -3,6 +3,7 @@
 
 #include "metrics/counter.h"
 #include "object_store/server/store_server.h"
+#include "raylet/queries/task_events.h"
 
 namespace sheaf {
 
@@ -105,6 +106,7 @@ void NodeFigures::Publish() {
   grow(CounterId::kPulledBytes, pulls.bytes, &pull_counts_.bytes);
   grow(CounterId::kServedBytes, from_.objects.transfers().served().bytes, &served_bytes_);
   set(GaugeId::kPullsQueued, pulls.queued);
+  if (from_.deps.task_events != nullptr) from_.deps.task_events->PublishHost(from_.deps.metrics);
 }
 
 void NodeFigures::CountDeath(const proto::Death& death) {

@@ -245,6 +245,7 @@ void Raylet::Tick() {
     OnNodeDead(node, "no such node is in this cluster");
   detached_.SendRows();
   cluster_.Tick();
+  events_.OnDiskFailures(deps_.store.Stats().disk_failures);
   sweeper_.Tick();
   objects_.Tick();
   Settle();

@@ -26,6 +26,7 @@
 #include "proto/raylet.pb.h"
 #include "raylet/cluster/cluster_membership.h"
 #include "raylet/cluster/contacts.h"
+#include "raylet/cluster/event_reporter.h"
 #include "raylet/death_register.h"
 #include "raylet/ended_processes.h"
 #include "raylet/jobs/detached_actors.h"
@@ -155,6 +156,7 @@ class Raylet final : private ClusterMembership::Node {
                               .processes = processes_,
                               .deaths = deaths_,
                               .node = *this}};
+  EventReporter events_{deps_.clock, cluster_.gcs()};
   WorkersOfLeases worker_of_;
   Jobs jobs_{{.options = options_,
               .clock = deps_.clock,
@@ -229,24 +231,27 @@ class Raylet final : private ClusterMembership::Node {
                          .switchboard = deps_.switchboard,
                          .deaths = deaths_,
                          .objects = objects_}};
-  LeaseBroker leases_{{.node = options_.node,
-                       .clock = deps_.clock,
-                       .transport = deps_.transport,
-                       .metrics = deps_.metrics,
-                       .switchboard = deps_.switchboard,
-                       .queue = queue_,
-                       .pool = pool_,
-                       .launcher = deps_.launcher,
-                       .processes = processes_,
-                       .worker_of = worker_of_,
-                       .deaths = deaths_,
-                       .jobs = jobs_,
-                       .groups = groups_,
-                       .detached = detached_,
-                       .contacts = contacts_,
-                       .follower = cluster_.follower(),
-                       .arguments = objects_.arguments(),
-                       .job_of_dead = [this](ProcessId process) { return ended_.JobOf(process); }}};
+  LeaseBroker leases_{
+      {.node = options_.node,
+       .clock = deps_.clock,
+       .transport = deps_.transport,
+       .metrics = deps_.metrics,
+       .switchboard = deps_.switchboard,
+       .queue = queue_,
+       .pool = pool_,
+       .launcher = deps_.launcher,
+       .processes = processes_,
+       .worker_of = worker_of_,
+       .deaths = deaths_,
+       .jobs = jobs_,
+       .groups = groups_,
+       .detached = detached_,
+       .contacts = contacts_,
+       .follower = cluster_.follower(),
+       .arguments = objects_.arguments(),
+       .job_of_dead = [this](ProcessId process) { return ended_.JobOf(process); },
+       .on_infeasible = [this](const LeaseSpec* spec,
+                               const std::string& words) { events_.OnInfeasible(spec, words); }}};
 
   StateQueries queries_;
   Sweeper sweeper_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "base/resources.h"
 #include "base/transport.h"
 #include "metrics/page.h"
+#include "proto/gcs.pb.h"
 #include "raylet/cluster/node_links.h"
 #include "raylet/objects/block_source.h"
 #include "raylet/objects/store_events.h"
@@ -37,6 +39,8 @@ struct RayletOptions {
   std::string version;
   std::string metrics_url;
   std::string session_dir;
+  // Hears on the raylet's thread what the GCS says of each node, this one included. May be null.
+  std::function<void(const proto::NodeInfo& info)> on_node_info;
   std::vector<std::string> features;  // Optional kernel features in use: "pidfd: yes".
   int64_t unix_ns_at_zero = 0;        // Wall time when the monotonic clock was 0; only a label.
   uint64_t gcs_term = 0;              // As NodeRegistered said.

@@ -64,7 +64,7 @@ class RayletProcess::Node final : public FrameHandler {
     mailbox_ =
         std::make_unique<Mailbox>(Board(), 0, [this](ProcessId peer) { mailbox_->Forget(peer); });
     loop_ = std::make_unique<RayletLoop>(*mailbox_);
-    task_events_ = std::make_unique<CollectedEvents>(*loop_);
+    task_events_ = std::make_unique<CollectedEvents>(*loop_, options_.spill_directory);
     transport_ =
         std::make_unique<NodeTransport>(node_, *mailbox_, *options_.links, options_.to_gcs);
     MakeStore();

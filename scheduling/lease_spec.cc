@@ -105,18 +105,23 @@ proto::Strategy ToMessage(const Strategy& strategy) {
       break;
   }
   for (const LabelSelector& selector : strategy.selectors) {
-    proto::LabelSelector& one = *message.add_selectors();
-    for (const LabelTerm& term : selector.terms) {
-      proto::LabelTerm& made = *one.add_terms();
-      made.set_key(term.key);
-      for (const std::string& value : term.values) made.add_values(value);
-      made.set_negated(term.negated);
-    }
+    *message.add_selectors() = ToMessage(selector);
   }
   return message;
 }
 
 }  // namespace
+
+proto::LabelSelector ToMessage(const LabelSelector& selector) {
+  proto::LabelSelector message;
+  for (const LabelTerm& term : selector.terms) {
+    proto::LabelTerm& made = *message.add_terms();
+    made.set_key(term.key);
+    for (const std::string& value : term.values) made.add_values(value);
+    made.set_negated(term.negated);
+  }
+  return message;
+}
 
 proto::LeaseSpec ToMessage(const LeaseSpec& spec) {
   proto::LeaseSpec message;

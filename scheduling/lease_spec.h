@@ -55,5 +55,6 @@ absl::StatusOr<LeaseSpec> ParseLeaseSpec(const proto::LeaseSpec& spec);
 // Parsed again it is equal.
 proto::LeaseSpec ToMessage(const LeaseSpec& spec);
 absl::StatusOr<LabelSelector> ParseSelector(const proto::LabelSelector& selector);
+proto::LabelSelector ToMessage(const LabelSelector& selector);
 
 }  // namespace sheaf

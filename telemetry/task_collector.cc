@@ -2,9 +2,17 @@
 #include "telemetry/task_collector.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/signal_mask.h"
 
@@ -13,10 +21,22 @@ namespace {
 
 constexpr Nanos kLookWhileBusy = 250 * kMillisecond;
 constexpr Nanos kLookWhileQuiet = kSecond;
+constexpr int kNice = 19;
+
+std::string NamesOfSeries() {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kHostSeries; ++i) names.emplace_back(NameOf(static_cast<HostSeries>(i)));
+  return absl::StrJoin(names, ", ");
+}
 
 }  // namespace
 
-TaskCollector::TaskCollector(size_t history_bytes) : history_(history_bytes) {
+TaskCollector::TaskCollector(std::unique_ptr<HostFigures> host, size_t history_bytes)
+    : history_(history_bytes), host_(std::move(host)) {
+  {
+    const MutexLock lock(mutex_);
+    last_host_.fill(std::numeric_limits<float>::quiet_NaN());
+  }
   const AllSignalsBlocked blocked;
   thread_ = std::thread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "task-events");
@@ -43,6 +63,7 @@ void TaskCollector::Add(ProcessId process, int32_t os_pid, std::shared_ptr<Mappi
   Push([this, process, os_pid, segment = std::move(segment)] {
     history_.Add(process, os_pid, EventPageOf(std::as_const(*segment).data()));
     segments_[process] = segment;
+    pids_[process] = os_pid;
   });
 }
 
@@ -50,15 +71,20 @@ void TaskCollector::Remove(ProcessId process) {
   Push([this, process] {
     history_.Remove(process);
     segments_.erase(process);
+    pids_.erase(process);
   });
 }
 
 void TaskCollector::Ask(proto::StateQuery query, uint32_t limit,
                         std::function<void(proto::StateAnswer)> done) {
   Push([this, query = std::move(query), limit, done = std::move(done)] {
-    history_.Read();
     proto::StateAnswer answer;
     answer.set_request(query.request());
+    if (query.what() == proto::StateQuery::SERIES) {
+      AddSeries(query, answer);
+      return done(std::move(answer));
+    }
+    history_.Read();
     if (query.what() == proto::StateQuery::FUNCTIONS) {
       history_.AddFunctions(answer);
     } else {
@@ -68,27 +94,83 @@ void TaskCollector::Ask(proto::StateQuery query, uint32_t limit,
   });
 }
 
+HostSample TaskCollector::LastHost() {
+  const MutexLock lock(mutex_);
+  return last_host_;
+}
+
+void TaskCollector::LookAtHost(Nanos now) {
+  std::vector<int32_t> pids;
+  for (const auto& [process, pid] : pids_) pids.push_back(pid);
+  const HostSample sample = host_->Look(now, pids);
+  series_.Add(now, sample);
+  const MutexLock lock(mutex_);
+  last_host_ = sample;
+}
+
+void TaskCollector::AddSeries(const proto::StateQuery& query, proto::StateAnswer& answer) const {
+  std::vector<HostSeries> wanted;
+  for (const std::string& name : query.series()) {
+    const std::optional<HostSeries> series = FindSeries(name);
+    if (!series) {
+      answer.set_error(absl::StrCat("there is no series '", name.substr(0, 80), "'; there are ",
+                                    NamesOfSeries()));
+      return;
+    }
+    wanted.push_back(*series);
+  }
+  if (host_ == nullptr) return;
+  for (size_t i = 0; query.series().empty() && i < kHostSeries; ++i) {
+    wanted.push_back(static_cast<HostSeries>(i));
+  }
+  const Nanos unix_at_zero = UnixNow() - MonotonicNow();
+  for (const HostSeries series : wanted) {
+    const Nanos from = query.from_unix_ms() * kMillisecond - unix_at_zero;
+    const SeriesRing::Points points = series_.Read(series, from);
+    proto::SeriesRow& row = *answer.add_series();
+    row.set_name(std::string(NameOf(series)));
+    row.set_first_unix_ms((points.first + unix_at_zero) / kMillisecond);
+    row.set_period_ms(SeriesRing::kPeriod / kMillisecond);
+    for (const float value : points.values) row.add_values(value);
+  }
+  for (const auto& [process, pid] : pids_) {
+    const auto figures = host_->processes().find(pid);
+    if (figures == host_->processes().end()) continue;
+    proto::ProcessFiguresRow& row = *answer.add_process_figures();
+    row.set_process(process.packed());
+    row.set_os_pid(pid);
+    row.set_cpus(figures->second.cpus);
+    row.set_memory_bytes(figures->second.memory_bytes);
+  }
+}
+
 void TaskCollector::Run() {
+  setpriority(PRIO_PROCESS, 0, kNice);  // Of this thread: Linux has one for each.
   Nanos look_at = MonotonicNow();
+  Nanos look_at_host = host_ == nullptr ? kForever : look_at;
   while (true) {
     std::deque<Step> steps;
     {
       const MutexLock lock(mutex_);
       while (steps_.empty() && !ending_) {
         const Nanos now = MonotonicNow();
-        if (segments_.empty()) {
+        const Nanos next = std::min(segments_.empty() ? kForever : look_at, look_at_host);
+        if (now >= next) break;
+        if (next == kForever) {
           changed_.Wait(mutex_);
-        } else if (now >= look_at) {
-          break;
         } else {
-          changed_.WaitFor(mutex_, look_at - now);
+          changed_.WaitFor(mutex_, next - now);
         }
       }
       if (steps_.empty() && ending_) return;
       steps = std::exchange(steps_, {});
     }
     for (Step& step : steps) step();
-    if (MonotonicNow() < look_at) continue;
+    if (const Nanos now = MonotonicNow(); now >= look_at_host) {
+      LookAtHost(now);
+      look_at_host = now + SeriesRing::kPeriod;
+    }
+    if (segments_.empty() || MonotonicNow() < look_at) continue;
     const bool news = history_.Read();
     look_at = MonotonicNow() + (news ? kLookWhileBusy : kLookWhileQuiet);
   }

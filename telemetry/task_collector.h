@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // One thread of a node that reads the task events of its processes before they are overwritten, and
-// answers what is asked of them (TaskHistory). It looks four times a second while there is news, else
-// once, and sleeps while no process is attached. Thread-safe; nobody waits for it.
+// what the machine does (HostFigures), and answers what is asked of both. It looks four times a
+// second while there is news of tasks, else once, and not at all while no process is attached; at the
+// machine every two seconds. Thread-safe; nobody waits for it.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,8 @@
 #include "base/mutex.h"
 #include "proto/raylet.pb.h"
 #include "shm/segment.h"
+#include "telemetry/host_figures.h"
+#include "telemetry/series_ring.h"
 #include "telemetry/task_history.h"
 
 namespace sheaf::telemetry {
@@ -24,7 +27,9 @@ class TaskCollector {
  public:
   static constexpr size_t kHistoryBytes = 32 * 1024 * 1024;
 
-  explicit TaskCollector(size_t history_bytes = kHistoryBytes);
+  // `host`: nullptr: nothing is told of the machine.
+  explicit TaskCollector(std::unique_ptr<HostFigures> host = nullptr,
+                         size_t history_bytes = kHistoryBytes);
   // What has been asked is answered first.
   ~TaskCollector();
   TaskCollector(const TaskCollector&) = delete;
@@ -34,22 +39,31 @@ class TaskCollector {
   void Add(ProcessId process, int32_t os_pid, std::shared_ptr<Mapping> segment);
   // It is gone; its segment is read a last time.
   void Remove(ProcessId process);
-  // Calls `done`, on the thread of this, with what nodes remember: TASKS with `ended`, or FUNCTIONS.
+  // Calls `done`, on the thread of this, with what nodes remember: TASKS with `ended`, FUNCTIONS, or
+  // SERIES.
   void Ask(proto::StateQuery query, uint32_t limit, std::function<void(proto::StateAnswer)> done);
+  // The last figures of the machine; unknown before the first look.
+  HostSample LastHost();
 
  private:
   using Step = std::function<void()>;
   void Push(Step step);
   void Run();
+  void LookAtHost(Nanos now);
+  void AddSeries(const proto::StateQuery& query, proto::StateAnswer& answer) const;
 
   // Of the thread alone.
   TaskHistory history_;
   absl::btree_map<ProcessId, std::shared_ptr<Mapping>> segments_;
+  absl::btree_map<ProcessId, int32_t> pids_;
+  const std::unique_ptr<HostFigures> host_;
+  SeriesRing series_;
 
   Mutex mutex_;
   CondVar changed_;
   std::deque<Step> steps_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+  HostSample last_host_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;  // Last: it uses all the others.
 };
 

@@ -12,11 +12,12 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/config.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "raylet/host/spawn.h"
@@ -58,6 +59,33 @@ absl::StatusOr<UniqueFd> ListenOn(const std::string& host, uint16_t port) {
   return fd;
 }
 
+DashboardFlags FlagsOf(const NodeFlags& node, const Settings& settings,
+                       const std::string& session) {
+  DashboardFlags flags;
+  flags.query.address = session;
+  if (!node.dashboard_host.empty()) flags.host = node.dashboard_host;
+  if (node.dashboard_port >= 0) flags.port = static_cast<uint16_t>(node.dashboard_port);
+  flags.token_file = node.token_file;
+  if (flags.token_file.empty() && settings.token.empty()) {
+    flags.token_file = settings.token_file;
+    const std::string own = settings.base_directory + "/token";
+    std::error_code ignored;
+    if (flags.token_file.empty() && std::filesystem::exists(own, ignored)) flags.token_file = own;
+  }
+  flags.tls_certificate = node.dashboard_tls_certificate;
+  flags.tls_key = node.dashboard_tls_key;
+  // What leaves the machine is hidden where the cluster hides what it says.
+  const std::string& cluster =
+      node.tls_directory.empty() ? settings.tls_directory : node.tls_directory;
+  if (flags.tls_certificate.empty() && flags.tls_key.empty() && !cluster.empty() &&
+      !flags.IsLocal()) {
+    flags.tls_certificate = cluster + "/node.pem";
+    flags.tls_key = cluster + "/node.key";
+    flags.tls_client_authority = cluster + "/ca.pem";
+  }
+  return flags;
+}
+
 uint16_t PortOf(int fd) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof(address);
@@ -71,11 +99,28 @@ uint16_t PortOf(int fd) {
 
 absl::StatusOr<std::unique_ptr<DashboardChild>> DashboardChild::Start(
     DashboardChildOptions options) {
+  SHEAF_RETURN_IF_ERROR(ServerOptionsOf(options.flags).status());
   std::unique_ptr<DashboardChild> child(new DashboardChild(std::move(options)));
   SHEAF_RETURN_IF_ERROR(child->Listen());
   SHEAF_ASSIGN_OR_RETURN(child->loop_, EventLoop::Start("sheaf-dashboard"));
   child->loop_->Run([&] { child->Await(); });
   return child;
+}
+
+absl::StatusOr<std::unique_ptr<DashboardChild>> DashboardChild::OfNode(const NodeFlags& flags,
+                                                                       const Settings& settings,
+                                                                       const std::string& session,
+                                                                       bool by_default) {
+  const bool wanted =
+      flags.include_dashboard.empty() ? by_default : flags.include_dashboard == "true";
+  if (!wanted) return nullptr;
+  const bool asked_for = !flags.include_dashboard.empty() || !flags.dashboard_host.empty() ||
+                         flags.dashboard_port >= 0 || !flags.dashboard_tls_certificate.empty();
+  absl::StatusOr<std::unique_ptr<DashboardChild>> child =
+      Start({FlagsOf(flags, settings, session), session + "/logs"});
+  if (child.ok() || asked_for) return child;
+  Log(LogLevel::kWarning, "no dashboard: ", child.status().message());
+  return nullptr;
 }
 
 absl::Status DashboardChild::Listen() {
@@ -93,8 +138,8 @@ absl::Status DashboardChild::Listen() {
   }
   if (!listener_.valid()) return first;
   const bool v6 = flags.host.find(':') != std::string::npos;
-  url_ = absl::StrCat("http://", v6 ? "[" : "", flags.host, v6 ? "]" : "", ":",
-                      PortOf(listener_.get()));
+  url_ = absl::StrCat(flags.tls_certificate.empty() ? "http" : "https", "://", v6 ? "[" : "",
+                      flags.host, v6 ? "]" : "", ":", PortOf(listener_.get()));
   return absl::OkStatus();
 }
 

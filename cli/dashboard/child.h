@@ -12,8 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/unique_fd.h"
 #include "cli/dashboard/command.h"
+#include "cli/start.h"
 #include "raylet/host/event_loop.h"
 
 namespace sheaf::cli {
@@ -25,9 +27,14 @@ struct DashboardChildOptions {
 
 class DashboardChild {
  public:
-  // Listens. kInvalidArgument: not a numeric address. kUnavailable: the port is taken, or all that
-  // were tried.
+  // Listens. kUnavailable: the port is taken, or all that were tried. Others: as ServerOptionsOf.
   static absl::StatusOr<std::unique_ptr<DashboardChild>> Start(DashboardChildOptions options);
+  // Of the node of `session`, as its flags say; `by_default`: one that has none of these flags has
+  // one, unless that cannot listen. nullptr: it has none.
+  static absl::StatusOr<std::unique_ptr<DashboardChild>> OfNode(const NodeFlags& flags,
+                                                                const Settings& settings,
+                                                                const std::string& session,
+                                                                bool by_default);
   ~DashboardChild() { Stop(); }
   DashboardChild(const DashboardChild&) = delete;
   DashboardChild& operator=(const DashboardChild&) = delete;

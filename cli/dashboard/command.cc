@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -86,21 +87,71 @@ absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> Start(const DashboardFlags
   options.ask = AskerOf(node.session);
   options.session = node.session;
   options.logs = {node.session + "/logs", NumberOf(node)};
-  http::ServerOptions& server = options.server;
-  server.address = flags.host;
-  server.port = flags.port.value_or(kDashboardPort);
-  server.ports = flags.port ? 1 : kDashboardPortsTried;
-  server.listener = UniqueFd(flags.listener_fd);
-  SHEAF_ASSIGN_OR_RETURN(server.token, HttpToken(flags.token_file));
-  const bool loopback = flags.host.starts_with("127.") || flags.host == "::1";
-  server.access = {.trust = loopback ? http::Trust::kSameUser : http::Trust::kTokenOnly,
-                   .read_only = flags.read_only,
-                   .writable_pages = flags.writable};
-  server.spool_directory = node.session;
+  SHEAF_ASSIGN_OR_RETURN(options.server, ServerOptionsOf(flags));
+  options.server.listener = UniqueFd(flags.listener_fd);
+  options.server.spool_directory = node.session;
   return dashboard::Dashboard::Start(std::move(options));
 }
 
+absl::StatusOr<std::string> TextOf(const std::string& path) {
+  if (path.empty()) return "";
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.good() && !text.empty()) return text;
+  return absl::NotFoundError(absl::StrCat("the dashboard's TLS: ", path, " cannot be read"));
+}
+
+// Tells, look by look, whether other certificates lie in the place of those from before, and have
+// for one look: they are written one by one.
+class CertificateWatch {
+ public:
+  explicit CertificateWatch(const DashboardFlags& flags)
+      : paths_{flags.tls_certificate, flags.tls_key, flags.tls_client_authority} {}
+
+  bool Replaced() {
+    const std::vector<std::filesystem::file_time_type> now = Times();
+    const bool settled = now == last_;
+    last_ = now;
+    return settled && now != first_;
+  }
+
+ private:
+  std::vector<std::filesystem::file_time_type> Times() const {
+    std::vector<std::filesystem::file_time_type> times;
+    std::error_code missing;
+    for (const std::string& path : paths_) {
+      times.push_back(path.empty() ? std::filesystem::file_time_type()
+                                   : std::filesystem::last_write_time(path, missing));
+    }
+    return times;
+  }
+
+  const std::vector<std::string> paths_;
+  const std::vector<std::filesystem::file_time_type> first_ = Times();
+  std::vector<std::filesystem::file_time_type> last_ = first_;
+};
+
 }  // namespace
+
+absl::StatusOr<http::ServerOptions> ServerOptionsOf(const DashboardFlags& flags) {
+  if (flags.tls_certificate.empty() != flags.tls_key.empty()) {
+    return absl::InvalidArgumentError(
+        "the dashboard's TLS: a certificate and its key belong together; give both or none");
+  }
+  http::ServerOptions server;
+  server.address = flags.host;
+  server.port = flags.port.value_or(kDashboardPort);
+  server.ports = flags.port ? 1 : kDashboardPortsTried;
+  SHEAF_ASSIGN_OR_RETURN(server.token, HttpToken(flags.token_file));
+  SHEAF_ASSIGN_OR_RETURN(server.tls.certificate, TextOf(flags.tls_certificate));
+  SHEAF_ASSIGN_OR_RETURN(server.tls.key, TextOf(flags.tls_key));
+  SHEAF_ASSIGN_OR_RETURN(server.tls.client_authority, TextOf(flags.tls_client_authority));
+  server.access = {.trust = flags.IsLocal() ? http::Trust::kSameUser : http::Trust::kTokenOnly,
+                   .read_only = flags.read_only,
+                   .writable_pages = flags.writable};
+  SHEAF_RETURN_IF_ERROR(http::Server::Check(server));
+  return server;
+}
 
 std::vector<std::string> DashboardFlags::Arguments() const {
   std::vector<std::string> words = {"sheaf",       "dashboard", "--address",
@@ -110,7 +161,12 @@ std::vector<std::string> DashboardFlags::Arguments() const {
     words.push_back(value);
   };
   if (port) add("--port", std::to_string(*port));
-  if (!token_file.empty()) add("--token-file", token_file);
+  for (const auto& [name, file] : {std::pair{"--token-file", &token_file},
+                                   {"--tls-cert", &tls_certificate},
+                                   {"--tls-key", &tls_key},
+                                   {"--tls-client-ca", &tls_client_authority}}) {
+    if (!file->empty()) add(name, *file);
+  }
   if (read_only) words.emplace_back("--read-only");
   if (writable) words.emplace_back("--writable");
   if (listener_fd >= 0) add("--listener-fd", std::to_string(listener_fd));
@@ -157,11 +213,13 @@ int RunDashboard(const DashboardFlags& flags) {
   std::printf("Dashboard of %s: %s\n", node->session.c_str(), (*dashboard)->url().c_str());
   std::fflush(stdout);
   const auto idle_limit = static_cast<Nanos>(flags.idle_limit * kSecond);
+  CertificateWatch certificates(flags);
   const timespec second{1, 0};
   while (sigtimedwait(&ends, nullptr, &second) < 0) {
     std::error_code ignored;
     if (!std::filesystem::exists(node->session + "/" + kRayletSocketName, ignored)) return kNoNode;
     if (idle_limit > 0 && (*dashboard)->IdleFor() > idle_limit) break;
+    if (flags.listener_fd >= 0 && certificates.Replaced()) break;
   }
   return kDone;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/query.h"
+#include "http/server.h"
 
 namespace sheaf::cli {
 
@@ -19,16 +20,28 @@ struct DashboardFlags {
   std::string host = "127.0.0.1";  // Numeric.
   std::optional<uint16_t> port;    // Nothing: kDashboardPort, or the next that is free.
   std::string token_file;          // The cluster's token; empty: as for a node.
+  // Files in PEM; both empty: no TLS.
+  std::string tls_certificate;
+  std::string tls_key;
+  // Who shows a certificate of it needs no token. Empty: certificates of clients are not asked for.
+  std::string tls_client_authority;
   bool read_only = false;
   bool writable = false;  // Who logged in with a browser may change, too.
   int listener_fd = -1;   // A socket that listens already, of the node that started this.
   double idle_limit = 0;  // Seconds without a viewer after which it ends; 0: never.
 
+  bool IsLocal() const { return host.starts_with("127.") || host == "::1"; }
   // The command line that gives these flags again.
   std::vector<std::string> Arguments() const;
 };
 
-// Prints the URL and serves until SIGTERM, SIGINT, the end of the node, or `idle_limit`.
+// What a server with these flags needs before it listens. kInvalidArgument, kFailedPrecondition: as
+// http::Server::Check. kNotFound, kPermissionDenied: a file cannot be read.
+absl::StatusOr<http::ServerOptions> ServerOptionsOf(const DashboardFlags& flags);
+
+// Prints the URL and serves until SIGTERM, SIGINT, the end of the node, or `idle_limit`; one that a
+// node started also ends when other certificates lie in the place of its own: the next one reads
+// them.
 int RunDashboard(const DashboardFlags& flags);
 
 // Prints HttpToken. kFailed: there is none.

@@ -124,6 +124,7 @@ Outcome SubmissionService::PlanSubmission(const proto::SubmitEntrypoint& request
   *outcome.reply.mutable_submission() = info;
   outcome.apply = [this, info, choice] {
     SubmissionEntry& entry = table_.Put(info);
+    Tell(info);
     entry.give_up_at = Deadline(context_.clock.Now(), info.start_timeout_ns());
     entry.pending_words = choice.reason;
     entry.next_order = Deadline(context_.clock.Now(), kLookAgain);
@@ -349,6 +350,7 @@ void SubmissionService::Apply(const Happening& what, S info) {
   const std::string& id = what.id;
   const NodeNumber node = entry.info.node();
   const Nanos now = context_.clock.Now();
+  if (what.event == SubmissionEvent::kRunning || HasEnded(entry.info.state())) Tell(entry.info);
   if (HasEnded(entry.info.state())) {
     placement_.OnGone(LatchOf(id), node);
     return;
@@ -371,6 +373,14 @@ void SubmissionService::Apply(const Happening& what, S info) {
     default:
       entry.next_order = entry.info.stopping() ? now : kForever;
   }
+}
+
+void SubmissionService::Tell(const S& info) {
+  using E = proto::EventRow;
+  const std::string& id = info.entrypoint().submission_id();
+  context_.events.Add(E::JOB_STATE, info.state() == S::FAILED ? E::WARNING : E::INFO,
+                      absl::StrCat("submission ", id, " is ", S::State_Name(info.state())),
+                      {.node = info.node(), .id = id});
 }
 
 void SubmissionService::Tick() {

@@ -70,6 +70,7 @@ class SubmissionService {
   int64_t UnixMilliseconds() const;
   uint32_t NextAttempt();
   void Trim();
+  void Tell(const proto::Submission& info);
 
   const GcsContext context_;
   const NodeTable& nodes_;

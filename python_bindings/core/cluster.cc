@@ -267,6 +267,24 @@ nb::list Jobs() {
   return rows;
 }
 
+nb::list Events() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::EVENTS);
+  for (const proto::EventRow& row : answer.events()) {
+    nb::dict out;
+    out["number"] = row.number();
+    out["time_ms"] = row.unix_ms();
+    out["severity"] = proto::EventRow::Severity_Name(row.severity());
+    out["kind"] = proto::EventRow::Kind_Name(row.kind());
+    out["message"] = row.message();
+    out["node"] = row.node();
+    out["job"] = row.job();
+    out["id"] = row.id();
+    rows.append(out);
+  }
+  return rows;
+}
+
 nb::list Workers() {
   nb::list rows;
   const proto::StateAnswer answer = Query(proto::StateQuery::WORKERS);
@@ -411,6 +429,7 @@ void BindCluster(nb::module_& module) {
   module.def("functions", &Functions);
   module.def("objects", &Objects);
   module.def("jobs", &Jobs);
+  module.def("events", &Events);
   module.def("workers", &Workers);
   module.def(
       "why", [](const std::string& id) { return Query(proto::StateQuery::WHY, id).words(); },

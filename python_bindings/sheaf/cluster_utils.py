@@ -17,7 +17,8 @@ from typing import Any
 
 import sheaf
 from sheaf._internal import absent
-from sheaf.lifecycle import CLUSTER_VARIABLE, executable, flag_of
+from sheaf._internal.program import command as _program
+from sheaf.lifecycle import CLUSTER_VARIABLE, flag_of
 
 _START_S = 30
 _FLAGS = {
@@ -332,15 +333,6 @@ def _end_with_this_process(directory: str) -> subprocess.Popen[bytes]:
         start_new_session=True,
         cwd="/",
     )
-
-
-def _program() -> str:
-    program = os.environ.get("SHEAF_EXECUTABLE") or executable() or shutil.which("sheaf")
-    if not program:
-        raise FileNotFoundError(
-            "the program sheaf is neither in this package nor in PATH; set SHEAF_EXECUTABLE to it"
-        )
-    return program
 
 
 def _await_end(pid: int) -> None:

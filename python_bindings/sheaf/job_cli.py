@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any
 
+from sheaf._internal import fields_file
 from sheaf.job_submission import JobStatus, JobSubmissionClient
 
 _HEADERS_VARIABLE = "RAY_JOB_HEADERS"
@@ -132,25 +133,7 @@ def _runtime_env(options: argparse.Namespace) -> dict[str, Any]:
         raise ValueError("Only one of --runtime-env and --runtime-env-json can be provided.")
     fields: dict[str, Any] = dict(options.runtime_env_json or {})
     if options.runtime_env:
-        with open(options.runtime_env, encoding="utf-8") as file:
-            text = file.read()
-        try:
-            fields = json.loads(text)
-        except ValueError:
-            try:
-                import yaml  # type: ignore[import-untyped]
-            except ImportError:
-                raise ValueError(
-                    f"{options.runtime_env} is no JSON; for YAML, install PyYAML"
-                ) from None
-            try:
-                fields = yaml.safe_load(text)
-            except yaml.YAMLError as error:
-                raise ValueError(
-                    f"{options.runtime_env} is neither JSON nor YAML: {error}"
-                ) from None
-        if not isinstance(fields, dict):
-            raise ValueError(f"{options.runtime_env}: want an object of fields, not {text[:80]!r}")
+        fields = fields_file.read(options.runtime_env)
     if options.working_dir:
         fields["working_dir"] = options.working_dir
     return fields

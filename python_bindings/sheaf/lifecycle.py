@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 _IGNORED = {
-    "include_dashboard",
-    "dashboard_host",
-    "dashboard_port",
     "logging_format",
     "enable_resource_isolation",
     "cgroup_path",
@@ -58,7 +55,7 @@ def _dashboard_of(session: str) -> str:
     """HOST:PORT of the dashboard of the node of this session; "": it has none."""
     try:
         with open(os.path.join(session, "dashboard")) as file:
-            return file.read().strip().removeprefix("http://")
+            return file.read().strip().partition("://")[2]
     except OSError:
         return ""
 
@@ -132,6 +129,9 @@ def init(
     resources: dict[str, float] | None = None,
     labels: dict[str, str] | None = None,
     object_store_memory: int | None = None,
+    include_dashboard: bool | None = None,
+    dashboard_host: str | None = None,
+    dashboard_port: int | None = None,
     namespace: str | None = None,
     runtime_env: dict[str, Any] | None = None,
     ignore_reinit_error: bool = False,
@@ -157,6 +157,11 @@ def init(
         resources: further amounts of it, by name.
         labels: of it, for label selectors.
         object_store_memory: bytes of its object store; None: a part of the machine's memory.
+        include_dashboard: whether the node that is started serves a dashboard; None: if one of the
+            two below is given. The URL is in the context, and get_dashboard_url() has it.
+        dashboard_host: the address that it listens on; None: 127.0.0.1. Beyond this machine it
+            needs the token of a cluster (`sheaf token --http`).
+        dashboard_port: its port; None: 8265, or the next that is free.
         namespace: where named actors are made and found; None: one of this job's own.
         runtime_env: of all tasks and actors (sheaf.runtime_env.RuntimeEnv, or a dict).
         ignore_reinit_error: whether a second call returns the context of the first.
@@ -212,6 +217,7 @@ def init(
         "object_store_memory": object_store_memory,
     }
     flags = _node_flags(given)
+    dashboard = _dashboard_flags(include_dashboard, dashboard_host, dashboard_port)
     if where and flags:
         raise ValueError(
             f"When connecting to an existing cluster, "
@@ -242,7 +248,7 @@ def init(
     wanted = {
         "address": where,
         "executable": executable(),
-        "flags": flags,
+        "flags": flags + dashboard,
         "namespace": namespace or "",
         "argv": worker_command(logging_config),
         "entrypoint": " ".join(sys.argv) or "python",
@@ -301,6 +307,20 @@ def join_running() -> Context:
 def is_initialized() -> bool:
     """Returns whether this process has joined a cluster."""
     return _core.is_initialized()
+
+
+def get_dashboard_url() -> str:
+    """Tells where the dashboard of this process's node is.
+
+    Returns:
+        HOST:PORT; "" where the node has none: `sheaf dashboard` then serves one.
+
+    Raises:
+        RuntimeError: this process has joined no cluster.
+    """
+    if not _core.is_initialized():
+        raise RuntimeError("Ray has not been started yet: call sheaf.init() first")
+    return _dashboard_of(_core.session_directory())
 
 
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
@@ -408,6 +428,25 @@ def _node_flags(given: dict[str, Any]) -> list[str]:
         flags.append(flag_of("resources", given["resources"], ":"))
     if given["labels"]:
         flags.append(flag_of("labels", given["labels"], "="))
+    return flags
+
+
+def _dashboard_flags(include: bool | None, host: str | None, port: int | None) -> list[str]:
+    if include is not None and not isinstance(include, bool):
+        raise TypeError(f"include_dashboard={include!r}: want True, False or None")
+    if host is not None and not isinstance(host, str):
+        raise TypeError(f"dashboard_host={host!r}: want a str")
+    if port is not None and (isinstance(port, bool) or not isinstance(port, int)):
+        raise TypeError(f"dashboard_port={port!r}: want an int")
+    if port is not None and not 0 <= port < 1 << 16:
+        raise ValueError(f"dashboard_port={port}: want a port from 0 to 65535")
+    if include is None and host is None and port is None:
+        return []
+    flags = [f"--include-dashboard={str(include is not False).lower()}"]
+    if host is not None:
+        flags.append(f"--dashboard-host={'127.0.0.1' if host == 'localhost' else host}")
+    if port is not None:
+        flags.append(f"--dashboard-port={port}")
     return flags
 
 

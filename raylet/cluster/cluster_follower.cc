@@ -116,6 +116,7 @@ void ClusterFollower::OnHeard(NodeNumber node) {
 }
 
 void ClusterFollower::OnNodeInfo(const proto::NodeInfo& info) {
+  if (deps_.options.on_node_info) deps_.options.on_node_info(info);
   ClusterView& view = deps_.view;
   const NodeNumber node = info.node();
   if (node == view.local && info.state() == proto::NodeInfo::DRAINING) StartDraining();

@@ -239,6 +239,7 @@ void LeaseBroker::Apply(const LeaseAction& action) {
       Refuse(action.demand, action.error, action.message);
       return;
     case LeaseAction::Kind::kNotice:
+      deps_.on_infeasible(deps_.queue.FindSpec(action.demand), action.message);
       Refuse(action.demand, ErrorKind::kNone, action.message);
       return;
     case LeaseAction::Kind::kSpillback:

@@ -54,6 +54,8 @@ class LeaseBroker {
     const ArgumentAdmission& arguments;
     // The job of a process of this node that is dead; 0: nothing is left of it.
     std::function<JobNumber(ProcessId)> job_of_dead;
+    // Nothing can satisfy a demand now; of an unknown one nullptr.
+    std::function<void(const LeaseSpec*, const std::string&)> on_infeasible;
   };
   explicit LeaseBroker(Deps deps) : deps_(std::move(deps)) {}
   LeaseBroker(const LeaseBroker&) = delete;

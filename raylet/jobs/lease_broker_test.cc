@@ -53,7 +53,8 @@ struct Node : JobParts, ClusterFollower::Observer {
                       .contacts = contacts,
                       .follower = follower,
                       .arguments = arguments,
-                      .job_of_dead = [](ProcessId) { return 0; }}};
+                      .job_of_dead = [](ProcessId) { return 0; },
+                      .on_infeasible = [](const LeaseSpec*, const std::string&) {}}};
 
   static proto::LeaseDemand DemandOf(uint64_t key, uint32_t wanted, double cpus, bool actor) {
     proto::LeaseDemand demand;

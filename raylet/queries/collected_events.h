@@ -1,8 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The ended calls of this node as telemetry's collector remembers them.
+// The ended calls and the machine of this node as telemetry's collector remembers them.
 #pragma once
 
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "base/executor.h"
@@ -14,8 +15,8 @@ namespace sheaf {
 
 class CollectedEvents final : public TaskEvents {
  public:
-  // `loop` runs the raylet, and outlives this.
-  explicit CollectedEvents(Executor& loop) : loop_(loop) {}
+  // `loop` runs the raylet, and outlives this. `disk`: a path on the file system whose room is told.
+  CollectedEvents(Executor& loop, const std::string& disk);
 
   void OnSegment(ProcessId process, const AttachInfo& info, bool added) {
     added ? collector_.Add(process, info.os_pid, info.segment) : collector_.Remove(process);
@@ -26,6 +27,7 @@ class CollectedEvents final : public TaskEvents {
       loop_.Post([done, answer = std::move(answer)] { done(answer); });
     });
   }
+  void PublishHost(metrics::Page& page) override;
 
  private:
   Executor& loop_;

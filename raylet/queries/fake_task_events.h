@@ -15,6 +15,7 @@ struct FakeTaskEvents final : TaskEvents {
            std::function<void(proto::StateAnswer)> done) override {
     asked.push_back(std::move(done));
   }
+  void PublishHost(metrics::Page&) override {}
   std::vector<std::function<void(proto::StateAnswer)>> asked;
 };
 

@@ -7,12 +7,25 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
 #include "base/message_limits.h"
 
 namespace sheaf {
 namespace {
 
 constexpr uint32_t kMaxFunctionRows = 10'000;
+
+// Equal for equal shapes: the order of a map that travels is not.
+std::string ShapeOf(const proto::DemandRow& row) {
+  const absl::btree_map<std::string, int64_t> amounts(row.resources().amounts().begin(),
+                                                      row.resources().amounts().end());
+  std::string shape;
+  for (const auto& [name, amount] : amounts) absl::StrAppend(&shape, name, ":", amount, ",");
+  for (const proto::LabelSelector& selector : row.selectors()) {
+    absl::StrAppend(&shape, ";", selector.SerializeAsString());
+  }
+  return shape;
+}
 
 }  // namespace
 
@@ -72,6 +85,35 @@ void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>
     }
     for (int i = 0; i < std::min(sum->run_time_size(), row.run_time_size()); ++i)
       sum->set_run_time(i, sum->run_time(i) + row.run_time(i));
+  }
+}
+
+void MergeDemand(const google::protobuf::RepeatedPtrField<proto::DemandRow>& rows,
+                 proto::StateAnswer& answer) {
+  if (rows.empty()) return;
+  absl::btree_map<std::string, proto::DemandRow*> known;
+  for (proto::DemandRow& row : *answer.mutable_demand()) known[ShapeOf(row)] = &row;
+  for (const proto::DemandRow& row : rows) {
+    proto::DemandRow*& sum = known[ShapeOf(row)];
+    if (sum != nullptr) {
+      sum->set_count(sum->count() + row.count());
+      sum->set_infeasible(sum->infeasible() || row.infeasible());
+      continue;
+    }
+    if (answer.demand_size() >= kMaxShapes) {
+      answer.set_truncated(true);
+      return;
+    }
+    sum = answer.add_demand();
+    *sum = row;
+  }
+}
+
+void KeepWaiting(proto::StateAnswer& answer) {
+  auto* const groups = answer.mutable_groups();
+  for (auto at = groups->begin(); at != groups->end();) {
+    const bool waits = at->state() != "CREATED" && at->state() != "REMOVED";
+    at = waits ? at + 1 : groups->erase(at);
   }
 }
 

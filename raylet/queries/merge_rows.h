@@ -15,4 +15,11 @@ void MergeEnded(google::protobuf::RepeatedPtrField<proto::TaskRow>* rows, StateA
 void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>& rows,
                     proto::StateAnswer& answer);
 
+// One row for each shape, whichever nodes have it in their queues; at most kMaxShapes.
+inline constexpr int kMaxShapes = 1000;
+void MergeDemand(const google::protobuf::RepeatedPtrField<proto::DemandRow>& rows,
+                 proto::StateAnswer& answer);
+// Drops the groups that wait for nothing.
+void KeepWaiting(proto::StateAnswer& answer);
+
 }  // namespace sheaf

@@ -66,7 +66,8 @@ bool WantsProcesses(proto::StateQuery::What what) {
 
 bool WantsNodes(proto::StateQuery::What what) {
   return WantsProcesses(what) || what == proto::StateQuery::GROUPS ||
-         what == proto::StateQuery::WORKERS;
+         what == proto::StateQuery::WORKERS || what == proto::StateQuery::DEMAND ||
+         what == proto::StateQuery::SERIES;
 }
 
 // Of KEY_VALUE: all that who may use the node's socket may ask the GCS.
@@ -126,7 +127,13 @@ absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
       request.mutable_list_actors()->set_all_name_spaces(true);
       break;
     case proto::StateQuery::GROUPS:
+    case proto::StateQuery::DEMAND:
       request.mutable_list_groups();
+      break;
+    case proto::StateQuery::EVENTS:
+      *request.mutable_list_events()->mutable_filters() = asked.message.filters();
+      request.mutable_list_events()->set_after(asked.message.after());
+      request.mutable_list_events()->set_limit(asked.limit);
       break;
     case proto::StateQuery::WHY: {  // A detached actor that no node has.
       const auto id = ActorId::FromHex(asked.message.id());
@@ -154,6 +161,7 @@ void AppendGroups(const proto::GroupList& groups, StateAsked& asked) {
     row.set_detached(info.detached());
     *row.mutable_bundles() = info.bundles();
     *row.mutable_bundle_nodes() = info.bundle_nodes();
+    *row.mutable_selectors() = info.selectors();
   }
   RowBudget budget(asked.answer, asked.limit);
   AppendNew(&rows, asked.answer.mutable_groups(), kGroupId, &budget);
@@ -214,6 +222,8 @@ void StateQueries::AskNodes(uint64_t number, Query& query) {
   if (question.what() == proto::StateQuery::WHY) {
     const auto id = ObjectId::FromHex(question.id());
     if (id.ok()) query.nodes_to_ask.push_back(id->maker().node);
+  } else if (question.node() != 0) {
+    query.nodes_to_ask.push_back(question.node());
   } else if (WantsNodes(question.what())) {
     for (const auto& [node, seen] : deps_.view.nodes) query.nodes_to_ask.push_back(node);
   }
@@ -242,7 +252,9 @@ void StateQueries::AskSomeNodes(uint64_t number, Query& query) {
 void StateQueries::AskEvents(uint64_t number, Query& query) {
   const proto::StateQuery& question = query.asked.message;
   const bool wants = question.what() == proto::StateQuery::FUNCTIONS ||
-                     (question.what() == proto::StateQuery::TASKS && question.ended());
+                     (question.what() == proto::StateQuery::TASKS && question.ended()) ||
+                     (question.what() == proto::StateQuery::SERIES &&
+                      (question.node() == 0 || question.node() == deps_.node));
   if (!wants || deps_.task_events == nullptr) return;
   query.waits_for_events = true;
   deps_.task_events->Ask(question, query.asked.limit, [this, number](proto::StateAnswer answer) {
@@ -253,6 +265,7 @@ void StateQueries::AskEvents(uint64_t number, Query& query) {
 void StateQueries::OnEvents(uint64_t number, proto::StateAnswer answer) {
   const auto it = queries_.find(number);
   if (it == queries_.end() || !std::exchange(it->second.waits_for_events, false)) return;
+  for (proto::SeriesRow& row : *answer.mutable_series()) row.set_node(deps_.node);
   Merge(answer, it->second.asked);
   FinishIfComplete(number);
 }
@@ -335,6 +348,12 @@ void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) con
     row.set_metadata(job.start().metadata());
     budget.Count(row);
   }
+  for (const proto::EventRow& event : reply.events().events()) {
+    if (!budget.HasRoom(answer.events())) break;
+    budget.Count(event);
+    *answer.add_events() = event;
+  }
+  answer.set_matching(reply.events().matching());
   if (reply.has_actor() && !reply.actor().words().empty()) {
     answer.set_words(absl::StrCat(answer.words(), answer.words().empty() ? "" : "\n",
                                   "the detached actor waits for: ", reply.actor().words()));
@@ -357,9 +376,15 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   if (message.truncated()) asked.answer.set_truncated(true);
   asked.answer.set_events_lost(asked.answer.events_lost() + message.events_lost());
   MergeFunctions(message.functions(), asked.answer);
+  MergeDemand(message.demand(), asked.answer);
   if (asked.message.ended()) MergeEnded(message.mutable_tasks(), asked);
   RowBudget budget(asked.answer, asked.limit);
   if (!asked.message.ended()) budget.Append(message.mutable_tasks(), asked.answer.mutable_tasks());
+  budget.Append(message.mutable_series(), asked.answer.mutable_series());
+  budget.Append(message.mutable_process_figures(), asked.answer.mutable_process_figures());
+  if (asked.message.what() == proto::StateQuery::SERIES && asked.answer.error().empty()) {
+    asked.answer.set_error(message.error());
+  }
   budget.Append(message.mutable_objects(), asked.answer.mutable_objects());
   budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
   AppendNew(message.mutable_groups(), asked.answer.mutable_groups(), kGroupId, &budget);
@@ -426,6 +451,7 @@ void StateQueries::FinishIfComplete(uint64_t number) {
     return;
   if (!for_another_node) rows_.FillWithoutGcs(query.asked);
   AppendGroups(query.groups, query.asked);
+  if (query.asked.message.what() == proto::StateQuery::DEMAND) KeepWaiting(query.asked.answer);
   if (query.asked.message.what() == proto::StateQuery::WHY && query.asked.answer.words().empty() &&
       !for_another_node) {
     query.asked.answer.set_error(

@@ -298,6 +298,45 @@ SCENARIO(
   if (silent != 0) CHECK(answers[0].late_nodes(0) == silent);
 }
 
+SCENARIO("demand is counted by shape over all nodes, and what waits for a group is the group's") {
+  RayletNode node;
+  node.AddNode(2, "CPU:1");
+  const ProcessId driver = node.Driver();
+  node.Demand(driver, 1, 7);  // Two of them fit here.
+  node.WorkersReady();
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::DEMAND);
+  node.AnswerGcs();
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto sent = node.transport.Take<proto::StateQuery>(RayletOf(2), FrameKind::kStateQuery);
+  REQUIRE(sent.size() == 1);
+  proto::StateAnswer other;
+  other.set_request(sent[0].request());
+  proto::DemandRow& same = *other.add_demand();
+  (*same.mutable_resources()->mutable_amounts())["CPU"] = 10'000;
+  same.set_count(10);
+  proto::DemandRow& gpu = *other.add_demand();
+  (*gpu.mutable_resources()->mutable_amounts())["GPU"] = 10'000;
+  gpu.set_count(1);
+  gpu.set_infeasible(true);
+  other.add_groups()->set_group_id("a");
+  other.mutable_groups(0)->set_state("PENDING");
+  other.add_groups()->set_group_id("b");
+  other.mutable_groups(1)->set_state("CREATED");
+  node.FromNode(2, FrameKind::kStateAnswer, other);
+  node.Advance(1100 * kMillisecond);  // The GCS does not answer.
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  REQUIRE(answers[0].demand_size() == 2);
+  const uint64_t elsewhere = 10;
+  CHECK(answers[0].demand(0).count() > elsewhere);
+  CHECK(answers[0].demand(0).count() <= elsewhere + 5);
+  CHECK(answers[0].demand(1).infeasible());
+  REQUIRE(answers[0].groups_size() == 1);
+  CHECK(answers[0].groups(0).group_id() == "a");
+}
+
 SCENARIO("a group whose node is silent is listed as the GCS knows it") {
   RayletNode node;
   node.AddNode(2, "CPU:1");

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "object_store/server/store_server.h"
+#include "raylet/queries/merge_rows.h"
 #include "raylet/queries/row_budget.h"
 #include "raylet/scheduling/pending_reason.h"
 
@@ -46,6 +47,11 @@ void StateRows::Fill(StateAsked& asked) const {
     case proto::StateQuery::STATUS:
       FillStatus(asked);
       return;
+    case proto::StateQuery::DEMAND:
+      FillDemand(asked);
+      FillGroups(asked);
+      KeepWaiting(asked.answer);
+      return;
     case proto::StateQuery::OBJECTS:
       FillStore(asked);
       return;
@@ -81,6 +87,23 @@ void StateRows::FillStatus(StateAsked& asked) const {
   }
   FillStore(asked);
   FillWorkers(asked);
+}
+
+// What each node lacks is counted there, once, wherever it came from. Work for placement groups
+// waits for these, which are listed themselves.
+void StateRows::FillDemand(StateAsked& asked) const {
+  google::protobuf::RepeatedPtrField<proto::DemandRow> rows;
+  for (const LeaseQueue::Pending& pending : from_.queue.AllPending()) {
+    const proto::LeaseSpec spec = ToMessage(*pending.spec);
+    if (pending.missing == 0 || spec.strategy().kind() == proto::Strategy::PLACEMENT_GROUP)
+      continue;
+    proto::DemandRow& row = *rows.Add();
+    *row.mutable_resources() = spec.resources();
+    *row.mutable_selectors() = spec.strategy().selectors();
+    row.set_count(pending.missing);
+    row.set_infeasible(pending.infeasible);
+  }
+  MergeDemand(rows, asked.answer);
 }
 
 void StateRows::FillStore(StateAsked& asked) const {
@@ -180,6 +203,9 @@ void StateRows::FillGroups(StateAsked& asked) const {
       bundle.ToMap(*row.add_bundles()->mutable_amounts());
     }
     for (const NodeNumber node : group->nodes) row.add_bundle_nodes(node);
+    for (const LabelSelector& selector : group->spec.selectors) {
+      *row.add_selectors() = ToMessage(selector);
+    }
     budget.Count(row);
   }
 }

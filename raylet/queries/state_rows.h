@@ -60,6 +60,7 @@ class StateRows {
 
  private:
   void FillStatus(StateAsked& asked) const;
+  void FillDemand(StateAsked& asked) const;
   void FillStore(StateAsked& asked) const;
   void FillWorkers(StateAsked& asked) const;
   void FillGroups(StateAsked& asked) const;

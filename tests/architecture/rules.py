@@ -40,6 +40,7 @@ SUBFOLDERS = {
     "collective/nccl": "collective collective/net",
     "gcs/actors": "gcs/command_pipeline.h gcs/gcs_options.h gcs/job_table.h gcs/node_table.h"
     " gcs/placement_groups gcs/publisher.h gcs/reply.h",
+    "gcs/events": "",
     "gcs/placement_groups": "gcs/command_pipeline.h gcs/gcs_options.h gcs/node_table.h gcs/reply.h",
     "gcs/storage": "",
     "gcs/submissions": "gcs/actors gcs/command_pipeline.h gcs/gcs_options.h gcs/node_table.h gcs/reply.h",
@@ -79,6 +80,7 @@ PYTHON_FOLDERS = {
     "experimental": "_core _internal . util",
     "util": "_core _internal .",
     "air": ".",  # What the libraries below have in common.
+    "integrations": ".",  # Into programs that know nothing of Sheaf.
     "train": ". air util",  # As a library of a user's own would: no _core, no _internal.
     "tune": ". air cloudpickle util",  # No library imports another.
 }

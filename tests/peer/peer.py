@@ -8,6 +8,7 @@ say on Ray.
     ./do peer --say AREA[.NAME]           what they say on Sheaf
     ./do peer --list                      areas and their programs
     ./do peer libraries [NAME...]         libraries of PyPI on top of both (libraries.py)
+    ./do peer jobs [NAME...]              what submits jobs to Ray, to Sheaf (jobs.py)
     ./do peer hosts                       the tests of PyInstaller, gunicorn and Jupyter (hosts.py)
     ./do peer torch [VERSION]             the tests of torch with one of PyPI (newest_torch.py)
 
@@ -209,6 +210,10 @@ def main():
         import newest_torch
 
         return newest_torch.main(sys.argv[2:])
+    if sys.argv[1:2] == ["jobs"]:
+        import jobs
+
+        return jobs.main(sys.argv[2:])
     if sys.argv[1:2] == ["hosts"]:
         import hosts
 

@@ -33,7 +33,7 @@ def of_session(address: str | None) -> str:
     known = _started.get(where)
     if known is not None and known[0].poll() is None:
         return known[1]
-    command = [_program(), "dashboard", "--port=0", f"--idle-limit={_IDLE_S}"]
+    command = [program.command(), "dashboard", "--port=0", f"--idle-limit={_IDLE_S}"]
     if where:
         command.append(f"--address={where}")
     process = subprocess.Popen(
@@ -61,7 +61,3 @@ def _first_line(process: subprocess.Popen[bytes]) -> str:
                 break
             text += piece
     return text.partition(b"\n")[0].decode("utf-8", "replace")
-
-
-def _program() -> str:
-    return os.environ.get("SHEAF_EXECUTABLE") or program.executable() or "sheaf"

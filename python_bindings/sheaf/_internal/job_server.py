@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import secrets
+import socket
 import ssl
 import string
 import time
@@ -21,6 +22,12 @@ _FOLLOW_S = 60.0
 _PAUSE_S = 0.2
 _CHUNK_BYTES = 1 << 16
 _UNREACHABLE = (OSError, http.client.HTTPException)
+_KEEPALIVE = (  # Options of a socket: asked after 30 s of silence, given up 60 s later.
+    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 30),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 20),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 3),
+)
 _TOKEN_VARIABLE = "RAY_AUTH_TOKEN"
 _TOKEN_FILE_VARIABLE = "RAY_AUTH_TOKEN_PATH"
 _MODE_VARIABLE = "RAY_AUTH_MODE"
@@ -70,7 +77,7 @@ class Server:
         if cookies:
             self._headers["Cookie"] = "; ".join(f"{name}={cookies[name]}" for name in cookies)
         if not any(name.lower() == "authorization" for name in self._headers):
-            token = _token()
+            token = saved_token()
             if token:
                 self._headers["Authorization"] = f"Bearer {token}"
         self._context = _context(verify) if self._parts.scheme == "https" else None
@@ -184,6 +191,37 @@ class Server:
                 raise ConnectionError(f"{self.url} does not answer any more: {trouble}")
             time.sleep(_PAUSE_S)
 
+    def stream(self, path: str) -> Iterator[bytes]:
+        """Pieces of an answer of any kind as they come, to its end. A server that vanishes while it
+        says nothing is noticed within two minutes.
+
+        Args:
+            path: with the query.
+
+        Raises:
+            RuntimeError: the server refuses.
+            ConnectionError: nobody answers, or the answer breaks off.
+        """
+        connection = self._connect()
+        try:
+            connection.request("GET", self._parts.path.rstrip("/") + path, None, self._headers)
+            if connection.sock is not None:
+                connection.sock.settimeout(None)
+                for option, value in _KEEPALIVE:
+                    connection.sock.setsockopt(*option, value)
+            response = connection.getresponse()
+            if response.status != 200:
+                text = response.read().decode("utf-8", "replace").strip()
+                raise RuntimeError(f"Request failed with status code {response.status}: {text}")
+            while piece := response.read1(_CHUNK_BYTES):
+                yield piece
+            if response.length:  # Of pieces it is an HTTPException.
+                raise ConnectionError(f"the answer of {self.url} broke off")
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"the answer of {self.url} broke off: {error}") from None
+        finally:
+            connection.close()
+
     def upload(self, runtime_env: dict[str, Any]) -> dict[str, Any]:
         """The environment with its local directories and modules in the cluster.
 
@@ -238,12 +276,20 @@ def _context(verify: str | bool | None) -> ssl.SSLContext:
     return context
 
 
-def _token() -> str:
+def saved_token(any_mode: bool = False) -> str:
+    """The token that this user's clients send, or "".
+
+    Args:
+        any_mode: whether the file in the home directory counts without RAY_AUTH_MODE=token.
+
+    Raises:
+        OSError: the file that RAY_AUTH_TOKEN_PATH names cannot be read.
+    """
     token = os.environ.get(_TOKEN_VARIABLE, "")
     if token:
         return token.strip()
     named = os.environ.get(_TOKEN_FILE_VARIABLE)
-    if not named and os.environ.get(_MODE_VARIABLE) != "token":
+    if not named and not any_mode and os.environ.get(_MODE_VARIABLE) != "token":
         return ""  # The file may be of another cluster, and a wrong token is worse than none.
     path = named or os.path.expanduser("~/.ray/auth_token")
     try:

@@ -21,7 +21,6 @@ from sheaf import (
     shutdown,
     wait,
 )
-from sheaf._internal import absent
 from sheaf.ids import ActorID, JobID, NodeID, TaskID, WorkerID
 from sheaf.named_actors import get_actor
 from sheaf.remote_function import RemoteFunction
@@ -54,9 +53,7 @@ RemoteFunctionNoArgs = RemoteFunction
 RESTORE_WORKER_MODE, SPILL_WORKER_MODE = 3, 4
 _global_node = None  # The node is a process of its own.
 
-get_dashboard_url = absent.function(
-    "worker.get_dashboard_url", "the metrics page is there: sheaf status prints its URL"
-)
+get_dashboard_url = lifecycle.get_dashboard_url
 
 
 def _context() -> RuntimeContext:

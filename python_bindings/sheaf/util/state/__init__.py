@@ -2,6 +2,7 @@
 """What the cluster knows about itself: listings, summaries, and the logs of its processes."""
 
 from sheaf._internal import absent
+from sheaf.util.state.events import list_cluster_events
 from sheaf.util.state.listings import (
     get_actor,
     get_job,
@@ -27,9 +28,6 @@ StateApiClient = absent.a_class(
 )
 list_runtime_envs = absent.function(
     "util.state.list_runtime_envs", "list_workers() has the processes of each environment"
-)
-list_cluster_events = absent.function(
-    "util.state.list_cluster_events", "get_log() has the lines of a node's log"
 )
 
 __all__ = [

@@ -1,0 +1,197 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Where dashboards and lists of nodes are served, to whom, and over TLS or not."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+import sheaf
+from conftest import WAIT_S, joined_cluster, wait_until
+from sheaf import lifecycle
+from sheaf.cluster_utils import _program
+from sheaf.job_submission import JobSubmissionClient
+from test_dashboard import sheaf_command
+
+
+def asked(url, path="/api/version", context=None, **headers):
+    """(status, text)"""
+    request = urllib.request.Request(url + path, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=WAIT_S, context=context) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+class Head:
+    """A head of one node with these flags."""
+
+    def __init__(self, directory, *flags):
+        self.said = json.loads(
+            sheaf_command(
+                *("start", "--head", "--json", f"--dir={directory}", "--port=0", "--num-cpus=1"),
+                *("--object-store-memory=64MiB", "--dashboard-port=0", *flags),
+            )
+        )
+        self.session, self.url = self.said["session"], self.said["dashboard_url"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        sheaf_command("stop", "--address", self.session)
+
+
+def refusal(directory, *flags):
+    done = subprocess.run(
+        [_program(), "start", "--head", f"--dir={directory}", "--port=0", *flags],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env={**os.environ, "SHEAF_STATE_IN_MEMORY": "1"},
+    )
+    assert done.returncode != 0
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tls") / "first"
+    sheaf_command("cert", "init", directory, "--host", "127.0.0.1", "--host", "localhost")
+    return directory
+
+
+def context_of(certificates, with_own=False):
+    context = ssl.create_default_context(cafile=certificates / "ca.pem")
+    if with_own:
+        context.load_cert_chain(certificates / "node.pem", certificates / "node.key")
+    return context
+
+
+def test_init_starts_a_dashboard_and_says_where():
+    with sheaf.init(num_cpus=1, include_dashboard=True, dashboard_port=0) as context:
+        assert context.dashboard_url.startswith("127.0.0.1:")
+        assert context["webui_url"] == context.dashboard_url
+        assert lifecycle.get_dashboard_url() == context.dashboard_url
+        status, text = asked(f"http://{context.dashboard_url}")
+        assert status == 200 and json.loads(text)["ray_version"] == "2.60.0"
+    with pytest.raises(urllib.error.URLError):
+        asked(f"http://{context.dashboard_url}")
+
+
+def test_without_a_wish_init_starts_none():
+    for wishes in ({}, {"include_dashboard": False, "dashboard_port": 0}):
+        with sheaf.init(num_cpus=1, **wishes) as context:
+            assert context.dashboard_url == "" == lifecycle.get_dashboard_url()
+    with pytest.raises(RuntimeError):
+        lifecycle.get_dashboard_url()
+
+
+@pytest.mark.parametrize(
+    ("wish", "error"),
+    [
+        ({"include_dashboard": "yes"}, TypeError),
+        ({"dashboard_host": 1}, TypeError),
+        ({"dashboard_port": "8265"}, TypeError),
+        ({"dashboard_port": True}, TypeError),
+        ({"dashboard_port": 70_000}, ValueError),
+    ],
+)
+def test_wishes_that_mean_nothing_are_refused(wish, error):
+    with pytest.raises(error, match=next(iter(wish))):
+        sheaf.init(num_cpus=1, **wish)
+
+
+def test_what_cannot_be_served_safely_is_refused_at_the_start(tmp_path, certificates, monkeypatch):
+    monkeypatch.setenv("SHEAF_DIR", str(tmp_path))  # There is no token.
+    with pytest.raises(Exception, match="needs a token"):
+        sheaf.init(num_cpus=1, dashboard_host="0.0.0.0", dashboard_port=0)
+    assert "belong together" in refusal(tmp_path, f"--dashboard-tls-cert={certificates}/node.pem")
+    wrong = [f"--dashboard-tls-cert={certificates}/node.pem", "--dashboard-tls-key=/nowhere"]
+    assert "/nowhere cannot be read" in refusal(tmp_path, *wrong)
+    wrong = [f"--dashboard-tls-{part}={certificates}/ca.pem" for part in ("cert", "key")]
+    assert "cannot be read" in refusal(tmp_path, *wrong)
+
+
+def test_https_and_certificates_that_are_replaced(tmp_path, certificates):
+    place = tmp_path / "tls"
+    shutil.copytree(certificates, place)
+    flags = [f"--dashboard-tls-cert={place}/node.pem", f"--dashboard-tls-key={place}/node.key"]
+    with Head(tmp_path / "nodes", *flags) as head:
+        assert head.url.startswith("https://127.0.0.1:")
+        assert asked(head.url, context=context_of(place))[0] == 200
+        with pytest.raises(urllib.error.URLError, match="certificate verify failed"):
+            asked(head.url, context=ssl.create_default_context())
+        client = JobSubmissionClient(head.url, verify=str(place / "ca.pem"))
+        assert client.list_jobs() == []
+        with pytest.raises(ssl.SSLError):
+            JobSubmissionClient(head.url)
+        with sheaf.init(address=head.session) as context:
+            assert f"https://{context.dashboard_url}" == head.url
+        renewed = tmp_path / "renewed"
+        sheaf_command("cert", "init", renewed, "--host", "127.0.0.1")
+        for name in ("ca.pem", "node.pem", "node.key"):
+            shutil.copy(renewed / name, place / name)
+
+        def uses_new_ones():
+            try:
+                return asked(head.url, context=context_of(renewed))[0] == 200
+            except (urllib.error.URLError, ConnectionError):
+                return False
+
+        wait_until(uses_new_ones)
+
+
+def test_beyond_this_machine_the_clusters_certificates_count(tmp_path, certificates):
+    flags = [f"--tls-dir={certificates}", "--dashboard-host=0.0.0.0"]
+    with Head(tmp_path, *flags) as head:
+        assert head.url.startswith("https://0.0.0.0:")
+        url = head.url.replace("0.0.0.0", "127.0.0.1")
+        assert asked(url, context=context_of(certificates))[0] == 401
+        assert asked(url, context=context_of(certificates, with_own=True))[0] == 200
+        token = sheaf_command("token", "--http", f"--token-file={tmp_path}/token").strip()
+        right = {"Authorization": f"Bearer {token}"}
+        assert asked(url, context=context_of(certificates), **right)[0] == 200
+    with Head(tmp_path, f"--tls-dir={certificates}") as head:
+        assert head.url.startswith("http://127.0.0.1:")
+
+
+def test_a_wrong_token_slows_only_itself(tmp_path):
+    with Head(tmp_path) as head:
+        token = sheaf_command("token", "--http", f"--token-file={tmp_path}/token").strip()
+        wrong = {"Authorization": "Bearer no"}
+        codes = [asked(head.url, **wrong)[0] for _ in range(12)]
+        assert codes == [403] * 10 + [429] * 2
+        assert asked(head.url)[0] == 200
+        assert asked(head.url, Authorization=f"Bearer {token}")[0] == 200
+        assert asked(head.url, Authorization="Bearer nay")[0] == 403
+
+
+def test_prometheus_finds_all_nodes_that_live(tmp_path):
+    with Head(tmp_path, f"--sd-file={tmp_path}/targets.json") as head:
+        assert not (pathlib.Path(head.session) / "prometheus_sd.json").exists()
+        made = json.loads((tmp_path / "targets.json").read_text())
+        assert [one["labels"]["head"] for one in made] == ["true"]
+        assert made[0]["labels"]["cluster"] == head.said["address"]
+        (target,) = made[0]["targets"]
+        assert f"http://{target}" in head.said["metrics_url"]
+        assert json.loads(asked(head.url, "/api/prometheus/sd")[1]) == made
+
+
+def test_the_list_of_nodes_changes_with_them():
+    with joined_cluster({"num_cpus": 1}, {"num_cpus": 1}) as made:
+        file = pathlib.Path(made.head_node.session) / "prometheus_sd.json"
+
+        def count():
+            return len(json.loads(file.read_text()))
+
+        wait_until(lambda: count() == 2)
+        os.kill(made.worker_nodes[0].os_pid, signal.SIGKILL)
+        wait_until(lambda: count() == 1)

@@ -234,7 +234,7 @@ void HostFigures::AddProcesses(double seconds, const std::vector<int32_t>& pids,
 HostSample HostFigures::Look(Nanos now, const std::vector<int32_t>& pids) {
   HostSample sample;
   sample.fill(kUnknown);
-  if (looked_at_ == 0 && options_.gpus) gpus_ = options_.gpus();
+  if (++looks_ == 2 && options_.gpus) gpus_ = options_.gpus();
   const double seconds = static_cast<double>(now - looked_at_) / kSecond;
   AddRates(seconds, sample);
   AddAmounts(sample);

@@ -80,7 +80,8 @@ class HostFigures {
     std::string disk = "/";  // A path on the file system that counts.
     // (limit, available) in bytes; 0, 0: unknown.
     std::function<std::pair<int64_t, int64_t>()> memory = nullptr;
-    // Loads what tells of GPUs, at the first look; nullptr, or what gives that: there is nothing.
+    // Loads what tells of GPUs, at the second look, as a program that ends at once shall not wait for
+    // their driver; nullptr, or what gives that: there is nothing.
     std::function<std::unique_ptr<GpuFigures>()> gpus = nullptr;
   };
   explicit HostFigures(Options options) : options_(std::move(options)) {}
@@ -105,6 +106,7 @@ class HostFigures {
   const Options options_;
   std::optional<Counts> before_;
   Nanos looked_at_ = 0;
+  uint64_t looks_ = 0;
   absl::btree_map<int32_t, double> ticks_before_;  // Of each process.
   absl::btree_map<int32_t, ProcessFigures> processes_;
   std::unique_ptr<GpuFigures> gpus_;

@@ -2,7 +2,6 @@
 #include "telemetry/task_collector.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <limits>
@@ -21,7 +20,6 @@ namespace {
 
 constexpr Nanos kLookWhileBusy = 250 * kMillisecond;
 constexpr Nanos kLookWhileQuiet = kSecond;
-constexpr int kNice = 19;
 
 std::string NamesOfSeries() {
   std::vector<std::string> names;
@@ -145,7 +143,6 @@ void TaskCollector::AddSeries(const proto::StateQuery& query, proto::StateAnswer
 }
 
 void TaskCollector::Run() {
-  setpriority(PRIO_PROCESS, 0, kNice);  // Of this thread: Linux has one for each.
   Nanos look_at = MonotonicNow();
   Nanos look_at_host = host_ == nullptr ? kForever : look_at;
   while (true) {

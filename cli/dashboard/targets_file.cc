@@ -34,7 +34,7 @@ void TargetsFile::Note(const proto::NodeInfo& info) {
 
 void TargetsFile::Write() {
   const MutexLock lock(mutex_);
-  if (path_.empty() || !changed_) return;
+  if (path_.empty() || nodes_.empty() || !changed_) return;
   std::vector<dashboard::ScrapeTarget> targets;
   for (const auto& [node, target] : nodes_) targets.push_back(target);
   const std::string partial = path_ + ".partial";

@@ -19,7 +19,7 @@ class TargetsFile {
   // What the GCS says of a node.
   void Note(const proto::NodeInfo& info);
   // Puts the file in the place of the one before, whole, when it would say something else. What
-  // cannot be written is logged, once, and tried again. Does nothing before Open.
+  // cannot be written is logged, once, and tried again. Does nothing before Open, and before the GCS has spoken.
   void Write();
 
  private:

@@ -30,8 +30,10 @@ void EventReporter::OnDied(const LeaseSpec* spec, int32_t os_pid, const proto::D
 }
 
 void EventReporter::OnInfeasible(const LeaseSpec* spec, const std::string& words) {
-  const std::string what = spec == nullptr || spec->name.empty() ? "a task" : spec->name;
-  Report(proto::EventRow::INFEASIBLE, proto::EventRow::WARNING, absl::StrCat(what, " ", words));
+  const std::string what =
+      spec == nullptr ? "a task"
+                      : absl::StrCat(spec->name, ", which asks for ", spec->resources.ToString());
+  Report(proto::EventRow::INFEASIBLE, proto::EventRow::WARNING, absl::StrCat(what, ": ", words));
 }
 
 void EventReporter::OnDiskFailures(uint64_t failures) {

@@ -89,7 +89,7 @@ TEST_CASE("a flood is cut, and what was left out is counted") {
   node.reporter.OnInfeasible(nullptr, "needs more");
   const std::vector<proto::EventRow> told = node.Told();
   REQUIRE(told.size() == 1);
-  CHECK(told[0].message() == "a task needs more (and 40 more before)");
+  CHECK(told[0].message() == "a task: needs more (and 40 more before)");
 }
 
 TEST_CASE("failures of the disk are told as they become more") {

@@ -62,7 +62,6 @@ REASONS: dict[str, str] = {
     "ray.cluster_utils FAKE_HEAD_NODE_ID": "Cluster adds and removes nodes by hand.",
     "ray.job_submission *": _JOB_CLIENT,
     "private names ray.dashboard.*": _DASHBOARD,
-    "private names ray.scripts.*": "The command is `sheaf`, which is no Python program.",
     "ray.util placement_group": "The module and the function in one: it can be called.",
     "ray.util.placement_group NODE_ID_LABEL_KEY": _INNER,
     "ray.util.placement_group PLACEMENT_GROUP_BUNDLE_RESOURCE_NAME": _INNER,

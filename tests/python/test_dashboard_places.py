@@ -109,10 +109,13 @@ def test_wishes_that_mean_nothing_are_refused(wish, error):
         sheaf.init(num_cpus=1, **wish)
 
 
-def test_what_cannot_be_served_safely_is_refused_at_the_start(tmp_path, certificates, monkeypatch):
+def test_what_cannot_be_served_safely_is_refused_at_the_start(
+    tmp_path, certificates, monkeypatch, capfd
+):
     monkeypatch.setenv("SHEAF_DIR", str(tmp_path))  # There is no token.
-    with pytest.raises(Exception, match="needs a token"):
+    with pytest.raises(sheaf.exceptions.LocalRayletDiedError):
         sheaf.init(num_cpus=1, dashboard_host="0.0.0.0", dashboard_port=0)
+    assert "needs a token" in capfd.readouterr().err
     assert "belong together" in refusal(tmp_path, f"--dashboard-tls-cert={certificates}/node.pem")
     wrong = [f"--dashboard-tls-cert={certificates}/node.pem", "--dashboard-tls-key=/nowhere"]
     assert "/nowhere cannot be read" in refusal(tmp_path, *wrong)
@@ -176,8 +179,10 @@ def test_a_wrong_token_slows_only_itself(tmp_path):
 
 def test_prometheus_finds_all_nodes_that_live(tmp_path):
     with Head(tmp_path, f"--sd-file={tmp_path}/targets.json") as head:
+        file = tmp_path / "targets.json"
+        wait_until(file.exists)
         assert not (pathlib.Path(head.session) / "prometheus_sd.json").exists()
-        made = json.loads((tmp_path / "targets.json").read_text())
+        made = json.loads(file.read_text())
         assert [one["labels"]["head"] for one in made] == ["true"]
         assert made[0]["labels"]["cluster"] == head.said["address"]
         (target,) = made[0]["targets"]
@@ -190,7 +195,7 @@ def test_the_list_of_nodes_changes_with_them():
         file = pathlib.Path(made.head_node.session) / "prometheus_sd.json"
 
         def count():
-            return len(json.loads(file.read_text()))
+            return len(json.loads(file.read_text())) if file.exists() else 0
 
         wait_until(lambda: count() == 2)
         os.kill(made.worker_nodes[0].os_pid, signal.SIGKILL)

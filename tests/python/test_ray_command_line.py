@@ -288,6 +288,7 @@ def test_yaml_is_read_as_what_was_written(tmp_path):
     value = [
         {"id": "0001", "n": 1, "none": None, "yes": "no", "text": 'a: "b"\n- c', "e": {}},
         {"deep": {"list": [1, [2, {"x": "ä"}], []]}, "true": True, "float": 0.5},
+        {"big": 1e300, "odd": "\u2028 \x07 \x85 \U0001f600"},
     ]
     assert yaml.safe_load(rows.yaml(value)) == value
 

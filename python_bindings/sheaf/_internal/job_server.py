@@ -204,12 +204,13 @@ class Server:
         """
         connection = self._connect()
         try:
+            connection.connect()
+            socket_of_it = connection.sock
+            for option, value in _KEEPALIVE:
+                socket_of_it.setsockopt(*option, value)
             connection.request("GET", self._parts.path.rstrip("/") + path, None, self._headers)
-            if connection.sock is not None:
-                connection.sock.settimeout(None)
-                for option, value in _KEEPALIVE:
-                    connection.sock.setsockopt(*option, value)
             response = connection.getresponse()
+            socket_of_it.settimeout(None)  # What is read may come at any time, its head not.
             if response.status != 200:
                 text = response.read().decode("utf-8", "replace").strip()
                 raise RuntimeError(f"Request failed with status code {response.status}: {text}")

@@ -63,26 +63,25 @@ def logs(arguments: list[str]) -> int:
     kind = words.pop(0) if words and words[0] in _KINDS else "cluster"
     parser = _parser(kind)
     given = parser.parse_args(words)
-    server = job_server.Server(given.address, {}, {}, True)
     wanted: dict[str, Any] = {"node_ip": given.node_ip, "node_id": given.node_id}
+    named = {
+        parameter: getattr(given, option)
+        for option, parameter in _KINDS[kind].items()
+        if getattr(given, option) is not None
+    }
+    if kind != "cluster" and len(named) != 1:
+        parser.error("say which with " + " or ".join(f"--{option}" for option in _KINDS[kind]))
+    server = job_server.Server(given.address, {}, {}, True)
     if kind == "cluster":
         names = _names(server, given.glob, wanted)
         if len(names) != 1 and given.glob not in names:
             return 0 if names else 1
         wanted["filename"] = given.glob if given.glob in names else names[0]
-    else:
-        named = {
-            parameter: getattr(given, option)
-            for option, parameter in _KINDS[kind].items()
-            if getattr(given, option) is not None
-        }
-        if len(named) != 1:
-            parser.error("say which with " + " or ".join(f"--{option}" for option in _KINDS[kind]))
-        wanted |= named
-        if getattr(given, "err", False):
-            wanted["suffix"] = "err"
-        if kind == "task":
-            wanted["attempt_number"] = given.attempt_number
+    wanted |= named
+    if getattr(given, "err", False):
+        wanted["suffix"] = "err"
+    if kind == "task":
+        wanted["attempt_number"] = given.attempt_number
     wanted["lines"] = given.tail
     _print(server, "stream" if given.follow else "file", wanted, given)
     return 0

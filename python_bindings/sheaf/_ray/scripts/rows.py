@@ -10,6 +10,7 @@ from typing import Any
 
 FORMATS = ("default", "json", "yaml", "table")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")  # Texts that YAML takes for nothing else.
+_BREAKS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")  # Lines end there, for one.
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}  # What it does.
 
 
@@ -66,7 +67,10 @@ def _below(value: Any, indent: int) -> str:
 def _scalar(value: Any) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float):  # "1e+300" is a text to YAML 1.1.
+        return text if "." in text else text.replace("e", ".0e")
+    return _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def table(headers: list[str], lines: list[list[Any]]) -> str:

@@ -41,7 +41,10 @@ void TaskCollector::Push(Step step) {
 
 void TaskCollector::Add(ProcessId process, int32_t os_pid, std::shared_ptr<Mapping> segment) {
   Push([this, process, os_pid, segment = std::move(segment)] {
-    history_.Add(process, os_pid, EventPageOf(std::as_const(*segment).data()));
+    const std::byte* const bytes = std::as_const(*segment).data();
+    history_.Add(process, os_pid, EventPageOf(bytes));
+    profile_.Add(process, ProfilePageOf(bytes),
+                 [reader = EventReader(EventPageOf(bytes))] { return reader.job(); });
     segments_[process] = segment;
   });
 }
@@ -49,6 +52,7 @@ void TaskCollector::Add(ProcessId process, int32_t os_pid, std::shared_ptr<Mappi
 void TaskCollector::Remove(ProcessId process) {
   Push([this, process] {
     history_.Remove(process);
+    profile_.Remove(process, MonotonicNow());
     segments_.erase(process);
   });
 }
@@ -56,16 +60,23 @@ void TaskCollector::Remove(ProcessId process) {
 void TaskCollector::Ask(proto::StateQuery query, uint32_t limit,
                         std::function<void(proto::StateAnswer)> done) {
   Push([this, query = std::move(query), limit, done = std::move(done)] {
-    history_.Read();
+    Read();
     proto::StateAnswer answer;
     answer.set_request(query.request());
     if (query.what() == proto::StateQuery::FUNCTIONS) {
       history_.AddFunctions(answer);
+    } else if (query.what() == proto::StateQuery::PROFILE) {
+      profile_.AddProfile(query, limit, UnixNow() - MonotonicNow(), answer);
     } else {
       history_.AddTasks(query, limit, UnixNow() - MonotonicNow(), answer);
     }
     done(std::move(answer));
   });
+}
+
+bool TaskCollector::Read() {
+  const bool ended = history_.Read();
+  return profile_.Read(MonotonicNow()) || ended;
 }
 
 void TaskCollector::Run() {
@@ -89,7 +100,7 @@ void TaskCollector::Run() {
     }
     for (Step& step : steps) step();
     if (MonotonicNow() < look_at) continue;
-    const bool news = history_.Read();
+    const bool news = Read();
     look_at = MonotonicNow() + (news ? kLookWhileBusy : kLookWhileQuiet);
   }
 }

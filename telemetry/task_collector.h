@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // One thread of a node that reads the task events of its processes before they are overwritten, and
-// answers what is asked of them (TaskHistory). It looks four times a second while there is news, else
-// once, and sleeps while no process is attached. Thread-safe; nobody waits for it.
+// their profiles, and answers what is asked of them (TaskHistory, ProfileHistory). It looks four times
+// a second while there is news, else once, and sleeps while no process is attached. Thread-safe;
+// nobody waits for it.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include "base/mutex.h"
 #include "proto/raylet.pb.h"
 #include "shm/segment.h"
+#include "telemetry/profile_history.h"
 #include "telemetry/task_history.h"
 
 namespace sheaf::telemetry {
@@ -34,16 +36,18 @@ class TaskCollector {
   void Add(ProcessId process, int32_t os_pid, std::shared_ptr<Mapping> segment);
   // It is gone; its segment is read a last time.
   void Remove(ProcessId process);
-  // Calls `done`, on the thread of this, with what nodes remember: TASKS with `ended`, or FUNCTIONS.
+  // Calls `done`, on the thread of this, with what nodes remember: TASKS with `ended`, FUNCTIONS, or PROFILE.
   void Ask(proto::StateQuery query, uint32_t limit, std::function<void(proto::StateAnswer)> done);
 
  private:
   using Step = std::function<void()>;
   void Push(Step step);
+  bool Read();
   void Run();
 
   // Of the thread alone.
   TaskHistory history_;
+  ProfileHistory profile_;
   absl::btree_map<ProcessId, std::shared_ptr<Mapping>> segments_;
 
   Mutex mutex_;

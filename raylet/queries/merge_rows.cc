@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "base/message_limits.h"
@@ -72,6 +73,36 @@ void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>
     }
     for (int i = 0; i < std::min(sum->run_time_size(), row.run_time_size()); ++i)
       sum->set_run_time(i, sum->run_time(i) + row.run_time(i));
+  }
+}
+
+void MergeProfile(const google::protobuf::RepeatedPtrField<proto::ProfileNode>& rows,
+                  StateAsked& asked) {
+  auto* const to = asked.answer.mutable_profile();
+  std::vector<uint32_t> places{0};  // Of the rows, from 1.
+  for (const proto::ProfileNode& row : rows) {
+    // Of another node, which may say anything.
+    const uint32_t parent = row.parent() < places.size() ? places[row.parent()] : 0;
+    const auto [known, is_new] = asked.profile_places.try_emplace(
+        std::tuple(parent, row.job(), row.line(), row.function(), row.file()), to->size() + 1);
+    if (is_new && to->size() >= kMaxProfileNodes) {
+      asked.profile_places.erase(known);
+      asked.answer.set_truncated(true);
+      if (parent != 0) {
+        proto::ProfileNode& above = *to->Mutable(static_cast<int>(parent) - 1);
+        above.set_self_us(above.self_us() + row.self_us());
+      }
+      places.push_back(parent);
+      continue;
+    }
+    places.push_back(known->second);
+    if (is_new) {
+      *to->Add() = row;
+      to->Mutable(to->size() - 1)->set_parent(parent);
+    } else {
+      proto::ProfileNode& sum = *to->Mutable(static_cast<int>(known->second) - 1);
+      sum.set_self_us(sum.self_us() + row.self_us());
+    }
   }
 }
 

@@ -15,4 +15,10 @@ void MergeEnded(google::protobuf::RepeatedPtrField<proto::TaskRow>* rows, StateA
 void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>& rows,
                     proto::StateAnswer& answer);
 
+// One tree, whichever nodes its parts come from. Where it has kMaxProfileNodes, what more there is
+// counts as its parents' time.
+inline constexpr int kMaxProfileNodes = 50'000;
+void MergeProfile(const google::protobuf::RepeatedPtrField<proto::ProfileNode>& rows,
+                  StateAsked& asked);
+
 }  // namespace sheaf

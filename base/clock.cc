@@ -4,17 +4,25 @@
 #include <ctime>
 
 namespace sheaf {
+namespace {
 
-Nanos MonotonicNow() {
-  timespec now;
-  clock_gettime(CLOCK_BOOTTIME, &now);
+Nanos Read(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
   return now.tv_sec * kSecond + now.tv_nsec;
 }
 
-Nanos UnixNow() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * kSecond + now.tv_nsec;
+}  // namespace
+
+Nanos MonotonicNow() { return Read(CLOCK_BOOTTIME); }
+
+Nanos UnixNow() { return Read(CLOCK_REALTIME); }
+
+Nanos ProcessCpuTime() { return Read(CLOCK_PROCESS_CPUTIME_ID); }
+
+Nanos ThreadCpuTime(pthread_t thread) {
+  clockid_t clock = 0;
+  return pthread_getcpuclockid(thread, &clock) == 0 ? Read(clock) : 0;
 }
 
 uint32_t CoarseUnixNowMs() {

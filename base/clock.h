@@ -6,6 +6,8 @@
 // incarnation and by term.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstdint>
 
 namespace sheaf {
@@ -35,6 +37,10 @@ class Clock {
 Nanos MonotonicNow();
 Nanos UnixNow();             // Wall time since 1970: a label for people, never compared.
 uint32_t CoarseUnixNowMs();  // Clock::CoarseUnixMs of this machine.
+
+// How long processors have worked for this process, and for one of its threads, which lives.
+Nanos ProcessCpuTime();
+Nanos ThreadCpuTime(pthread_t thread);
 
 class MonotonicClock final : public Clock {
  public:

@@ -172,6 +172,9 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   settings.log_hours = static_cast<int64_t>(hours);
   reader.Bytes(kEnvironmentBytesVariable, settings.environment_bytes);
   reader.Switch("SHEAF_EVENTS", settings.events);
+  double profile_hz = static_cast<double>(settings.profile_hz);
+  reader.Number("SHEAF_PROFILE_HZ", 0, 1000, "a number of times a second", profile_hz);
+  settings.profile_hz = static_cast<int64_t>(profile_hz);
   reader.Switch("SHEAF_LOG_TO_DRIVER", settings.log_to_driver);
   reader.Switch("SHEAF_WORKER_TEMPLATES", settings.worker_template);
   reader.Text("SHEAF_TOKEN", settings.token);

@@ -31,6 +31,8 @@ struct ProcessId {
   }
   bool is_raylet() const { return process == 0 && node != 0; }
   std::string ToString() const;  // "3.17"
+  // kInvalidArgument: `text` is not of that form, or names a raylet.
+  static absl::StatusOr<ProcessId> FromText(std::string_view text);
 };
 inline constexpr ProcessId kGcs{0, 0};
 constexpr ProcessId RayletOf(NodeNumber node) { return {node, 0}; }

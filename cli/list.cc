@@ -289,24 +289,32 @@ Table TableOf(std::string_view kind, const proto::StateAnswer& answer) {
   return KindOf(kind).table(answer);
 }
 
-int RunList(const ListOptions& options) {
+proto::StateQuery ListQuery(std::string_view kind) {
   proto::StateQuery query;
-  query.set_what(KindOf(options.kind).what);
+  query.set_what(KindOf(kind).what);
+  return query;
+}
+
+std::string ListJson(std::string_view kind, const proto::StateAnswer& answer) {
+  return JsonObject()
+      .Add(absl::StrReplaceAll(kind, {{"-", "_"}}), TableOf(kind, answer).Json())
+      .Add("truncated", JsonBool(answer.truncated()))
+      .Add("late_nodes", NumberList(answer.late_nodes()).json)
+      .Done();
+}
+
+int RunList(const ListOptions& options) {
+  proto::StateQuery query = ListQuery(options.kind);
   query.set_limit(options.limit);
   query.set_ended(options.ended);
   const absl::StatusOr<proto::StateAnswer> answer = Ask(options.query, query);
   if (!answer.ok()) return Complain(answer.status());
   if (!answer->error().empty()) return Complain(absl::InternalError(answer->error()));
-  const Table table = TableOf(options.kind, *answer);
   if (options.query.json) {
-    const std::string json = JsonObject()
-                                 .Add(absl::StrReplaceAll(options.kind, {{"-", "_"}}), table.Json())
-                                 .Add("truncated", JsonBool(answer->truncated()))
-                                 .Add("late_nodes", NumberList(answer->late_nodes()).json)
-                                 .Done();
-    std::printf("%s\n", json.c_str());
+    std::printf("%s\n", ListJson(options.kind, *answer).c_str());
     return kDone;
   }
+  const Table table = TableOf(options.kind, *answer);
   if (table.rows.empty()) {
     std::printf("No %s.\n", options.kind.c_str());
     return kDone;

@@ -32,5 +32,8 @@ std::vector<proto::TaskRow> MergedTasks(const proto::StateAnswer& answer);
 // The rows of `kind` in `answer`. A task that both its owner and its worker reported has one row:
 // it runs.
 Table TableOf(std::string_view kind, const proto::StateAnswer& answer);
+// The question for one of kListKinds, and the answer to it as `--json` prints it.
+proto::StateQuery ListQuery(std::string_view kind);
+std::string ListJson(std::string_view kind, const proto::StateAnswer& answer);
 
 }  // namespace sheaf::cli

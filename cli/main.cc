@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The `sheaf` command: reads the command line and hands over to the file of the command. The only
-// file that includes CLI11, which takes long to compile.
+// The `sheaf` command: reads the command line and hands over to the file of the command. CLI11
+// takes long to compile, so that only this file and cli/observe include it.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
@@ -18,6 +18,8 @@
 #include "cli/kv.h"
 #include "cli/list.h"
 #include "cli/node.h"
+#include "cli/observe/commands.h"
+#include "cli/observe/flags.h"
 #include "cli/query.h"
 #include "cli/run.h"
 #include "cli/sessions.h"
@@ -56,6 +58,7 @@ class CommandLine {
     AddToken();
     AddStatus();
     AddList();
+    observe_.AddTo(app_, [this](std::function<int()> run) { run_ = std::move(run); });
     AddWhy();
     AddMemory();
     AddKv();
@@ -84,32 +87,6 @@ class CommandLine {
     return command;
   }
 
-  void AddQueryOptions(CLI::App* command, QueryOptions& query) {
-    AddTyped(command, "--address", query.address, "DIR",
-             "Session directory of the node, or a directory of sessions (default: "
-             "SHEAF_ADDRESS, else the newest node)");
-    AddJson(command, query);
-    AddTimeout(command, query, "Seconds to wait for an answer");
-  }
-  void AddJson(CLI::App* command, QueryOptions& query) {
-    command->add_flag("--json", query.json, "Print JSON, for programs");
-  }
-  void AddTimeout(CLI::App* command, QueryOptions& query, const char* help) {
-    command
-        ->add_option_function<double>(
-            "--timeout",
-            [&query](double seconds) { query.timeout = static_cast<Nanos>(seconds * kSecond); },
-            help)
-        ->check(CLI::Range(0.001, 1e6))
-        ->type_name("SECONDS")
-        ->default_str("10");
-  }
-  // `type` is what stands for the value in the help.
-  template <class Value>
-  CLI::Option* AddTyped(CLI::App* command, const char* name, Value& value, const char* type,
-                        const char* help) {
-    return command->add_option(name, value, help)->type_name(type);
-  }
   void AddNodeOptions(CLI::App* command, NodeFlags& node) {
     AddTyped(command, "--dir", node.directory, "DIR",
              "Where session directories go, with a head's state (default: SHEAF_DIR, else "
@@ -483,6 +460,7 @@ class CommandLine {
   KvOptions kv_;
   WhyOptions why_;
   RunOptions run_program_;
+  ObserveCommands observe_;
   std::string shell_;
 };
 

@@ -68,20 +68,26 @@ absl::StatusOr<std::vector<RunningNode>> FindNodes(const std::string& address) {
   return nodes;
 }
 
+absl::StatusOr<RunningNode> FindNode(const QueryOptions& options) {
+  SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
+  SHEAF_ASSIGN_OR_RETURN(std::vector<RunningNode> nodes, FindNodes(options.address));
+  if (nodes.empty()) return NoNode(Place(options.address, settings));
+  return std::move(nodes[0]);
+}
+
 absl::StatusOr<proto::StateAnswer> Ask(const QueryOptions& options,
                                        const proto::StateQuery& query) {
   SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
-  SHEAF_ASSIGN_OR_RETURN(const std::vector<RunningNode> nodes, FindNodes(options.address));
-  if (nodes.empty()) return NoNode(Place(options.address, settings));
+  SHEAF_ASSIGN_OR_RETURN(const RunningNode node, FindNode(options));
   SHEAF_ASSIGN_OR_RETURN(
       const UnixSocket socket,
-      AttachTool(SocketOf(nodes[0].session, settings.base_directory), options.timeout));
+      AttachTool(SocketOf(node.session, settings.base_directory), options.timeout));
   SHEAF_ASSIGN_OR_RETURN(const std::string bytes,
                          AskRaylet(socket, query.SerializeAsString(), options.timeout));
   proto::StateAnswer answer;
   if (!answer.ParseFromString(bytes)) {
     return absl::InternalError(
-        absl::StrCat("the node in ", nodes[0].session, " gave an answer that cannot be read"));
+        absl::StrCat("the node in ", node.session, " gave an answer that cannot be read"));
   }
   return answer;
 }

@@ -40,6 +40,9 @@ struct RunningNode {
 // session itself. kInvalidArgument: a setting in the environment is malformed.
 absl::StatusOr<std::vector<RunningNode>> FindNodes(const std::string& address);
 
+// The one that `options` mean. kNotFound: none runs.
+absl::StatusOr<RunningNode> FindNode(const QueryOptions& options);
+
 // Asks the node that `options` mean. kNotFound: none runs. kDeadlineExceeded: it did not answer in
 // time.
 absl::StatusOr<proto::StateAnswer> Ask(const QueryOptions& options, const proto::StateQuery& query);

@@ -21,6 +21,17 @@ http::Response Guarded(const std::function<http::Response()>& work) {
 
 }  // namespace
 
+int HttpStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    default:
+      return 503;
+  }
+}
+
 Asker::~Asker() {
   std::vector<Worker> workers;
   {
@@ -58,6 +69,23 @@ void Asker::Answer(const http::Reply& reply, std::function<http::Response()> wor
     --pending_;
     --workers_[place].pending;
   });
+}
+
+void AddQuestion(http::Router& router, Asker& asker, const char* pattern, AnswerRequest work) {
+  router.Add({.method = "GET",
+              .pattern = pattern,
+              .handler = [&asker, work](const http::Request& request, const http::Reply& reply) {
+                asker.Answer(reply, [&asker, work, request] {
+                  absl::StatusOr<http::Response> response = work(asker.asks(), request);
+                  if (response.ok()) return *std::move(response);
+                  return http::PlainText(HttpStatusOf(response.status()),
+                                         std::string(response.status().message()));
+                });
+              }});
+}
+
+std::string Parameter(const http::Request& request, std::string_view name) {
+  return std::string(request.Query(name).value_or(""));
 }
 
 }  // namespace sheaf::dashboard

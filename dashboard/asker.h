@@ -13,6 +13,7 @@
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "http/message.h"
+#include "http/router.h"
 #include "proto/raylet.pb.h"
 
 namespace sheaf::dashboard {
@@ -20,6 +21,9 @@ namespace sheaf::dashboard {
 // Asks the node that the dashboard stands on; blocks. Thread-safe.
 using AskNode = std::function<absl::StatusOr<proto::StateAnswer>(const proto::StateQuery& query,
                                                                  Nanos timeout)>;
+
+// 400, 404 or 503: whose fault it is that there is no answer.
+int HttpStatusOf(const absl::Status& status);
 
 inline constexpr size_t kAskedAtOnce = 16;
 inline constexpr size_t kWaiting = 100;
@@ -39,6 +43,7 @@ class Asker {
   absl::StatusOr<proto::StateAnswer> Ask(const proto::StateQuery& query, Nanos timeout) const {
     return ask_(query, timeout);
   }
+  const AskNode& asks() const { return ask_; }  // The same, for what takes it.
 
  private:
   struct Worker {
@@ -52,5 +57,14 @@ class Asker {
   size_t pending_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Worker> workers_ ABSL_GUARDED_BY(mutex_);  // Made as they are needed.
 };
+
+// Adds a route to `router` that GET asks, and that `work` answers on a thread where it may block;
+// what it cannot is a sentence with the status that fits. `asker` outlives the router's server.
+using AnswerRequest = absl::StatusOr<http::Response> (*)(const AskNode& ask,
+                                                         const http::Request& request);
+void AddQuestion(http::Router& router, Asker& asker, const char* pattern, AnswerRequest work);
+
+// The first value of a parameter, or nothing.
+std::string Parameter(const http::Request& request, std::string_view name);
 
 }  // namespace sheaf::dashboard

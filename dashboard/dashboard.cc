@@ -5,6 +5,8 @@
 
 #include "base/status_macros.h"
 #include "dashboard/cluster_routes.h"
+#include "dashboard/observe/profile_routes.h"
+#include "dashboard/observe/stack_routes.h"
 #include "dashboard/state_routes.h"
 
 namespace sheaf::dashboard {
@@ -14,6 +16,8 @@ absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions opt
   http::Router router;
   AddClusterRoutes(router, dashboard->asker_, options.session);
   AddLogRoutes(router, dashboard->asker_, dashboard->follower_, options.logs);
+  AddProfileRoutes(router, dashboard->asker_);
+  AddStackRoutes(router, dashboard->asker_);
   AddStateRoutes(router, dashboard->asker_);
   dashboard->jobs_.AddRoutes(router);
   options.server.login = true;

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/status_macros.h"
 #include "dashboard/log_files.h"
+#include "dashboard/process_names.h"
 #include "dashboard/state_rows.h"
 #include "dashboard/state_table.h"
 
@@ -19,21 +20,6 @@ namespace {
 
 constexpr Nanos kAskTime = 10 * kSecond;
 constexpr int64_t kDefaultLines = 1000;
-
-int StatusOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      return 400;
-    case absl::StatusCode::kNotFound:
-      return 404;
-    default:
-      return 503;
-  }
-}
-
-std::string Parameter(const http::Request& request, std::string_view name) {
-  return std::string(request.Query(name).value_or(""));
-}
 
 absl::StatusOr<proto::StateAnswer> Question(const Asker& asker, proto::StateQuery::What what) {
   proto::StateQuery query;
@@ -65,33 +51,15 @@ absl::Status CheckNode(const Asker& asker, const LogPlace& place, const http::Re
 }
 
 // The process that the request names by pid, actor_id or task_id.
-absl::StatusOr<uint64_t> ProcessOf(const Asker& asker, const http::Request& request) {
-  const std::string pid = Parameter(request, "pid"), actor = Parameter(request, "actor_id"),
-                    task = Parameter(request, "task_id");
-  if (!actor.empty()) {
-    SHEAF_ASSIGN_OR_RETURN(const auto answer, Question(asker, proto::StateQuery::ACTORS));
-    for (const proto::ActorRow& row : answer.actors()) {
-      if (row.actor_id() == actor && row.process() != 0) return row.process();
-    }
-    return absl::NotFoundError(absl::StrCat("there is no actor ", actor, " with a process"));
-  }
-  if (!task.empty()) {
-    SHEAF_ASSIGN_OR_RETURN(const auto answer, Question(asker, proto::StateQuery::TASKS));
-    for (const proto::TaskRow& row : answer.tasks()) {
-      if (row.task_id() == task && row.worker() != 0) return row.worker();
-    }
-    return absl::NotFoundError(absl::StrCat("there is no running task ", task));
-  }
-  int32_t number = 0;
-  if (!absl::SimpleAtoi(pid, &number)) {
+absl::StatusOr<ProcessId> ProcessOf(const Asker& asker, const http::Request& request) {
+  const ProcessName name{.pid = Parameter(request, "pid"),
+                         .actor = Parameter(request, "actor_id"),
+                         .task = Parameter(request, "task_id")};
+  if (name.pid.empty() && name.actor.empty() && name.task.empty()) {
     return absl::InvalidArgumentError(
         "name a log by filename, actor_id, task_id, pid or submission_id");
   }
-  SHEAF_ASSIGN_OR_RETURN(const auto answer, Question(asker, proto::StateQuery::WORKERS));
-  for (const proto::WorkerRow& row : answer.workers()) {
-    if (row.os_pid() == number) return row.process();
-  }
-  return absl::NotFoundError(absl::StrCat("there is no worker with pid ", number));
+  return FindProcess(asker.asks(), name);
 }
 
 absl::StatusOr<std::string> FileOf(const Asker& asker, const LogPlace& place,
@@ -106,8 +74,7 @@ absl::StatusOr<std::string> FileOf(const Asker& asker, const LogPlace& place,
   if (suffix != "out" && suffix != "err") {
     return absl::InvalidArgumentError(absl::StrCat("suffix=", suffix, ": want out or err"));
   }
-  SHEAF_ASSIGN_OR_RETURN(const uint64_t process, ProcessOf(asker, request));
-  const ProcessId id = ProcessId::Unpack(process);
+  SHEAF_ASSIGN_OR_RETURN(const ProcessId id, ProcessOf(asker, request));
   if (id.node != place.node) {
     return absl::NotFoundError(
         absl::StrCat("that runs on node ", NodeIdText(id.node), ", whose logs are not here"));
@@ -139,18 +106,19 @@ absl::StatusOr<LogRequest> Read(const Asker& asker, const LogPlace& place,
 constexpr char kTextType[] = "text/plain; charset=utf-8";
 
 void AddFile(http::Router& router, Asker& asker, const LogPlace& place) {
-  router.Add(
-      {.method = "GET",
-       .pattern = "/api/v0/logs/file",
-       .handler = [&asker, place](const http::Request& request, const http::Reply& reply) {
-         asker.Answer(reply, [&asker, place, request] {
-           absl::StatusOr<LogRequest> log = Read(asker, place, request);
-           if (!log.ok()) {
-             return http::PlainText(StatusOf(log.status()), std::string(log.status().message()));
-           }
-           return http::Response{.body = std::move(log->part.bytes), .content_type = kTextType};
-         });
-       }});
+  router.Add({.method = "GET",
+              .pattern = "/api/v0/logs/file",
+              .handler = [&asker, place](const http::Request& request, const http::Reply& reply) {
+                asker.Answer(reply, [&asker, place, request] {
+                  absl::StatusOr<LogRequest> log = Read(asker, place, request);
+                  if (!log.ok()) {
+                    return http::PlainText(HttpStatusOf(log.status()),
+                                           std::string(log.status().message()));
+                  }
+                  return http::Response{.body = std::move(log->part.bytes),
+                                        .content_type = kTextType};
+                });
+              }});
 }
 
 void AddStream(http::Router& router, Asker& asker, LogFollower& follower, const LogPlace& place) {
@@ -161,7 +129,7 @@ void AddStream(http::Router& router, Asker& asker, LogFollower& follower, const 
                 asker.Answer(reply, [&asker, &follower, place, request, reply] {
                   absl::StatusOr<LogRequest> log = Read(asker, place, request);
                   if (!log.ok()) {
-                    return http::PlainText(StatusOf(log.status()),
+                    return http::PlainText(HttpStatusOf(log.status()),
                                            std::string(log.status().message()));
                   }
                   std::shared_ptr<http::Stream> stream = reply.Open({.content_type = kTextType});
@@ -182,7 +150,8 @@ void AddLogRoutes(http::Router& router, Asker& asker, LogFollower& follower,
               .handler = [&asker, place](const http::Request& request, const http::Reply& reply) {
                 asker.Answer(reply, [&asker, place, request] {
                   const absl::Status here = CheckNode(asker, place, request);
-                  if (!here.ok()) return ErrorAnswer(StatusOf(here), std::string(here.message()));
+                  if (!here.ok())
+                    return ErrorAnswer(HttpStatusOf(here), std::string(here.message()));
                   std::string glob = Parameter(request, "glob");
                   if (glob.empty()) glob = "*";
                   return http::Response{.body = DataAnswer(LogGroupsJson(place.directory, glob))};

@@ -12,6 +12,8 @@
 #include "dashboard/cluster_routes.h"
 #include "dashboard/dashboard.h"
 #include "dashboard/log_routes.h"
+#include "dashboard/observe/profile_routes.h"
+#include "dashboard/observe/stack_routes.h"
 #include "dashboard/state_routes.h"
 #include "http/client_for_test.h"
 #include "http/json.h"
@@ -120,6 +122,8 @@ struct Fixture {
       : asker(std::move(ask)) {
     AddClusterRoutes(router, asker, "/somewhere/session-1");
     AddLogRoutes(router, asker, follower, {logs.path(), 1});
+    AddProfileRoutes(router, asker);
+    AddStackRoutes(router, asker);
     AddStateRoutes(router, asker);
     auto started = http::Server::Start(std::move(options), router);
     REQUIRE(started.ok());
@@ -477,7 +481,7 @@ TEST_CASE("every route is for whom its right says, on every listener") {
     int open, read;  // What a GET may be answered with; 0: anything but a refusal.
   };
   const auto check = [](const Fixture& fixture, const std::vector<Asker>& askers) {
-    REQUIRE(fixture.router.routes().size() > 15);
+    REQUIRE(fixture.router.routes().size() > 22);
     for (const http::Route& route : fixture.router.routes()) {
       const std::string path = route.pattern.substr(0, route.pattern.find('{')) +
                                (route.pattern.find('{') == std::string::npos ? "" : "x");

@@ -23,6 +23,7 @@
 #include "raylet/raylet.h"
 #include "raylet/workers/fake_entrypoint_launcher.h"
 #include "raylet/workers/fake_launcher.h"
+#include "raylet/workers/fake_process_states.h"
 #include "raylet/workers/fake_switchboard.h"
 
 namespace sheaf {
@@ -80,7 +81,8 @@ class RayletNode {
                                                           .loop = executor_,
                                                           .copier = executor_,
                                                           .entrypoints = entrypoints,
-                                                          .task_events = &events});
+                                                          .task_events = &events,
+                                                          .process_states = &states});
   }
 
   // --- Processes. ---
@@ -307,6 +309,7 @@ class RayletNode {
   FakeNodeLinks links;
   FakeBlockSource blocks;
   FakeTaskEvents events;
+  FakeProcessStates states;
   FakeEntrypointLauncher entrypoints;
   FakeLauncher launcher;
   FakeSwitchboard switchboard;

@@ -25,6 +25,7 @@
 
 namespace sheaf {
 
+class ProcessStates;  // raylet/workers/process_states.h
 class StoreServer;
 class TaskEvents;  // raylet/queries/task_events.h
 
@@ -69,7 +70,8 @@ struct RayletDeps {
   Executor& loop;       // Runs on the thread that calls the raylet.
   Executor& copier;     // Large copies and checksums.
   EntrypointLauncher& entrypoints;
-  TaskEvents* task_events = nullptr;  // nullptr: nothing is remembered of ended calls.
+  TaskEvents* task_events = nullptr;        // nullptr: nothing is remembered of ended calls.
+  ProcessStates* process_states = nullptr;  // nullptr: the kernel is not asked of processes.
 };
 
 // Wall time at `at` of the monotonic clock.

@@ -26,6 +26,7 @@
 #include "raylet/host/program_store.h"
 #include "raylet/host/worker_observer.h"
 #include "raylet/host/worker_variables.h"
+#include "raylet/inspect/kernel_states.h"
 #include "raylet/node_transport.h"
 #include "raylet/objects/block_source.h"
 #include "raylet/objects/store_events.h"
@@ -74,9 +75,10 @@ class RayletProcess::Node final : public FrameHandler {
       blocks_ = std::make_unique<NoBlocks>();
     }
     SHEAF_RETURN_IF_ERROR(MakeProcesses());
-    RayletDeps deps{clock_,   *transport_,   *options_.links, *launcher_,    *attach_,
-                    *store_,  store_events_, random_,         numbers_,      own_page_.page(),
-                    *blocks_, *loop_,        *object_bytes_,  *entrypoints_, task_events_.get()};
+    RayletDeps deps{clock_,         *transport_,      *options_.links,    *launcher_,
+                    *attach_,       *store_,          store_events_,      random_,
+                    numbers_,       own_page_.page(), *blocks_,           *loop_,
+                    *object_bytes_, *entrypoints_,    task_events_.get(), kernel_states_.get()};
     RayletOptions raylet = options_.raylet;
     raylet.node = node_;
     raylet_ = std::make_unique<Raylet>(std::move(raylet), deps);
@@ -190,6 +192,7 @@ class RayletProcess::Node final : public FrameHandler {
                                                               if (options_.log_to_driver)
                                                                 Forward(std::move(batch));
                                                             }));
+    kernel_states_ = std::make_unique<KernelStates>(*observer_, *loop_);
     MakeEntrypoints();
     SHEAF_ASSIGN_OR_RETURN(
         launcher_, ProcessLauncher::Make(LaunchOptions(), LaunchEvents(), LaunchPrograms()));
@@ -383,6 +386,7 @@ class RayletProcess::Node final : public FrameHandler {
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<EventLoop> events_;
   std::unique_ptr<WorkerObserver> observer_;
+  std::unique_ptr<KernelStates> kernel_states_;
   std::unique_ptr<BlockSource> blocks_;
   std::unique_ptr<ProgramStore> program_store_;
   std::unique_ptr<EntrypointProcesses> entrypoints_;

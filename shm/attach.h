@@ -146,6 +146,8 @@ inline constexpr uint64_t kShmLayoutHash = FoldLayout({sizeof(AttachHello),
                                                        kHazardBytes,
                                                        kEventsOffset,
                                                        kEventsBytes,
+                                                       kProfileOffset,
+                                                       kProfileBytes,
                                                        kProcessSegmentBytes});
 
 // Text in fixed arrays of this file: cut to fit, always NUL-terminated.

@@ -2,11 +2,11 @@
 // What the raylet knows of a process without asking it: one segment per attached process, made by
 // the raylet, written by that process alone, readable by the raylet also after its death.
 //
-//   0            4 KiB           64 KiB                 8 MiB + 64 KiB          9 MiB + 64 KiB
-//   | ProcessPage | metrics page | hazard list (sparse) | task events (sparse) |
+//   0            4 KiB           64 KiB                 8 MiB + 64 KiB         9 MiB + 64 KiB
+//   | ProcessPage | metrics page | hazard list (sparse) | task events (sparse) | profile (sparse) |
 //
 // metrics page: metrics/page.h. Hazard list: object_store/layout.h. Task events:
-// telemetry/task_events.h.
+// telemetry/task_events.h. Profile, of 1 MiB: telemetry/profile_page.h.
 // Crash: every field is a single word, so a death between two stores leaves each old or new, never
 // torn. All are stored (release) before the user code that they speak of starts.
 #pragma once
@@ -26,7 +26,9 @@ inline constexpr size_t kHazardOffset = 64 * 1024;
 inline constexpr size_t kHazardBytes = 8 * 1024 * 1024;
 inline constexpr size_t kEventsOffset = kHazardOffset + kHazardBytes;
 inline constexpr size_t kEventsBytes = 1024 * 1024;
-inline constexpr size_t kProcessSegmentBytes = kEventsOffset + kEventsBytes;
+inline constexpr size_t kProfileOffset = kEventsOffset + kEventsBytes;
+inline constexpr size_t kProfileBytes = 1024 * 1024;
+inline constexpr size_t kProcessSegmentBytes = kProfileOffset + kProfileBytes;
 
 // What user code was started for, so that after a death only that counts as tried (started_calls.h
 // writes it). Pushes to a process are numbered from 1 by their sender within a lease.

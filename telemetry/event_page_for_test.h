@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/check.h"
 #include "shm/segment.h"
 #include "telemetry/event_reader.h"
 #include "telemetry/event_writer.h"

@@ -59,7 +59,10 @@ void TaskCollector::Push(Step step) {
 
 void TaskCollector::Add(ProcessId process, int32_t os_pid, std::shared_ptr<Mapping> segment) {
   Push([this, process, os_pid, segment = std::move(segment)] {
-    history_.Add(process, os_pid, EventPageOf(std::as_const(*segment).data()));
+    const std::byte* const bytes = std::as_const(*segment).data();
+    history_.Add(process, os_pid, EventPageOf(bytes));
+    profile_.Add(process, ProfilePageOf(bytes),
+                 [reader = EventReader(EventPageOf(bytes))] { return reader.job(); });
     segments_[process] = segment;
     pids_[process] = os_pid;
   });
@@ -68,6 +71,7 @@ void TaskCollector::Add(ProcessId process, int32_t os_pid, std::shared_ptr<Mappi
 void TaskCollector::Remove(ProcessId process) {
   Push([this, process] {
     history_.Remove(process);
+    profile_.Remove(process, MonotonicNow());
     segments_.erase(process);
     pids_.erase(process);
   });
@@ -82,9 +86,11 @@ void TaskCollector::Ask(proto::StateQuery query, uint32_t limit,
       AddSeries(query, answer);
       return done(std::move(answer));
     }
-    history_.Read();
+    Read();
     if (query.what() == proto::StateQuery::FUNCTIONS) {
       history_.AddFunctions(answer);
+    } else if (query.what() == proto::StateQuery::PROFILE) {
+      profile_.AddProfile(query, limit, UnixNow() - MonotonicNow(), answer);
     } else {
       history_.AddTasks(query, limit, UnixNow() - MonotonicNow(), answer);
     }
@@ -142,6 +148,11 @@ void TaskCollector::AddSeries(const proto::StateQuery& query, proto::StateAnswer
   }
 }
 
+bool TaskCollector::Read() {
+  const bool ended = history_.Read();
+  return profile_.Read(MonotonicNow()) || ended;
+}
+
 void TaskCollector::Run() {
   Nanos look_at = MonotonicNow();
   Nanos look_at_host = host_ == nullptr ? kForever : look_at;
@@ -168,7 +179,7 @@ void TaskCollector::Run() {
       look_at_host = now + SeriesRing::kPeriod;
     }
     if (segments_.empty() || MonotonicNow() < look_at) continue;
-    const bool news = history_.Read();
+    const bool news = Read();
     look_at = MonotonicNow() + (news ? kLookWhileBusy : kLookWhileQuiet);
   }
 }

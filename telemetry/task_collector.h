@@ -1,8 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // One thread of a node that reads the task events of its processes before they are overwritten, and
-// what the machine does (HostFigures), and answers what is asked of both. It looks four times a
-// second while there is news of tasks, else once, and not at all while no process is attached; at the
-// machine every two seconds. Thread-safe; nobody waits for it.
+// their profiles, and what the machine does (HostFigures), and answers what is asked of these. It looks
+// four times a second while there is news of tasks, else once, and not at all while no process is
+// attached; at the machine every two seconds. Thread-safe; nobody waits for it.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,7 @@
 #include "proto/raylet.pb.h"
 #include "shm/segment.h"
 #include "telemetry/host_figures.h"
+#include "telemetry/profile_history.h"
 #include "telemetry/series_ring.h"
 #include "telemetry/task_history.h"
 
@@ -39,8 +40,8 @@ class TaskCollector {
   void Add(ProcessId process, int32_t os_pid, std::shared_ptr<Mapping> segment);
   // It is gone; its segment is read a last time.
   void Remove(ProcessId process);
-  // Calls `done`, on the thread of this, with what nodes remember: TASKS with `ended`, FUNCTIONS, or
-  // SERIES.
+  // Calls `done`, on the thread of this, with what nodes remember: TASKS with `ended`, FUNCTIONS,
+  // PROFILE, or SERIES.
   void Ask(proto::StateQuery query, uint32_t limit, std::function<void(proto::StateAnswer)> done);
   // The last figures of the machine; unknown before the first look.
   HostSample LastHost();
@@ -48,12 +49,14 @@ class TaskCollector {
  private:
   using Step = std::function<void()>;
   void Push(Step step);
+  bool Read();
   void Run();
   void LookAtHost(Nanos now);
   void AddSeries(const proto::StateQuery& query, proto::StateAnswer& answer) const;
 
   // Of the thread alone.
   TaskHistory history_;
+  ProfileHistory profile_;
   absl::btree_map<ProcessId, std::shared_ptr<Mapping>> segments_;
   absl::btree_map<ProcessId, int32_t> pids_;
   const std::unique_ptr<HostFigures> host_;

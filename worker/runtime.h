@@ -8,6 +8,7 @@
 // or the runtime is being shut down.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "base/error_kind.h"
 #include "base/ids.h"
 #include "object_store/buffer.h"
+#include "proto/raylet.pb.h"
 #include "proto/worker.pb.h"
 #include "worker/owner/inline_bytes.h"
 #include "worker/owner/object_handle.h"
@@ -146,6 +148,12 @@ struct RuntimeOptions {
   std::function<bool()> interrupted;  // Asked at least each 100 ms by blocking calls; true: give
                                       // up. Called without locks.
   std::function<void(const proto::LogLines&)> on_log_lines;  // Drivers. On a thread for this.
+  // Called once, before anything else runs: the bytes of the process's segment
+  // (shm/process_segment.h), for the parts that the language writes.
+  std::function<void(std::shared_ptr<std::byte> segment)> on_segment;
+  // What the threads of this process do, in the language's frames; `threads` and `words` are filled.
+  // On a thread for this, for half a second at most. Empty: the language tells nothing.
+  std::function<proto::ProcessStacks()> tell_stacks;
 };
 
 // While one lives on a thread, a submission there waits for room with a bound, in a driver too:

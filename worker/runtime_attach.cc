@@ -85,9 +85,14 @@ RuntimeImpl::RuntimeImpl(RuntimeOptions options, Attached attached)
       attached_(std::move(attached)),
       self_(attached_.process),
       segment_(attached_.process_segment),
-      printer_(options_.on_log_lines) {}
+      printer_(options_.on_log_lines),
+      stacks_(options_.tell_stacks, [this](const proto::StateAnswer& answer) {
+        Lock lock(*driver_);
+        SendMessage(core_->raylet(), FrameKind::kStateAnswer, answer);
+      }) {}
 
 absl::Status RuntimeImpl::Begin() {
+  if (options_.on_segment) options_.on_segment({segment_, segment_->data()});
   if (!KeepSpareDescriptor()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
   const ProcessId raylet = RayletOf(self_.node);
   mailbox_ = std::make_unique<Mailbox>(
@@ -169,6 +174,7 @@ bool RuntimeImpl::Stop(Nanos patience) {
   callbacks_.Close({});
   cancels_.Close({});
   printer_.Close(kLastWords);
+  stacks_.Close();
   while (true) {
     {
       Lock lock(*driver_);
@@ -188,6 +194,7 @@ void RuntimeImpl::OnTick() {
   callbacks_.Relieve();
   cancels_.Relieve();
   printer_.Relieve();
+  stacks_.Relieve();
   // What interrupts a call may meet it just before the system call that shall end, and be lost.
   core_->executor.ForEachRunning([this](const CallExecution& call) {
     if (call.cancelled()) OnRunningCancelled(call.task());

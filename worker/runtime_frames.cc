@@ -58,8 +58,10 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
 void RuntimeImpl::OnHostFrame(const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kStateQuery: {
-      if (auto query = ParseFrame<proto::StateQuery>(frame); query.ok())
-        SendMessage(core_->raylet(), FrameKind::kStateAnswer, AnswerOf(*core_, *query));
+      const auto query = ParseFrame<proto::StateQuery>(frame);
+      if (!query.ok()) return;
+      if (query->what() == proto::StateQuery::STACKS) return stacks_.Answer(query->request());
+      SendMessage(core_->raylet(), FrameKind::kStateAnswer, AnswerOf(*core_, *query));
       return;
     }
     case FrameKind::kStateAnswer: {

@@ -39,6 +39,7 @@
 #include "worker/loop_watch.h"
 #include "worker/new_rings.h"
 #include "worker/runtime.h"
+#include "worker/stack_answers.h"
 
 namespace sheaf {
 
@@ -215,6 +216,7 @@ class RuntimeImpl final : public Runtime,
   CallbackRunner callbacks_{"sheaf-callbacks"};  // Of OnReady.
   CallbackRunner cancels_{"sheaf-cancels"};      // TaskHandler::Cancel.
   LogPrinter printer_;
+  StackAnswers stacks_;
 
   bool stopped_ = false;
   bool leaving_ = false;            // The raylet told this worker to end.

@@ -51,14 +51,6 @@ sigset_t BlockEnds() {
   return ends;
 }
 
-absl::StatusOr<RunningNode> NodeOf(const QueryOptions& query) {
-  SHEAF_ASSIGN_OR_RETURN(const std::vector<RunningNode> nodes, FindNodes(query.address));
-  if (nodes.empty()) {
-    return absl::NotFoundError("no node runs there; start one with: sheaf start --head");
-  }
-  return nodes[0];
-}
-
 dashboard::AskNode AskerOf(const std::string& session) {
   return [session](const proto::StateQuery& query,
                    Nanos timeout) -> absl::StatusOr<proto::StateAnswer> {
@@ -206,7 +198,7 @@ int RunDashboard(const DashboardFlags& flags) {
   if (flags.listener_fd >= 0) prctl(PR_SET_PDEATHSIG, SIGKILL);  // Its node holds the port.
   BoundMemory();
   const sigset_t ends = BlockEnds();
-  const absl::StatusOr<RunningNode> node = NodeOf(flags.query);
+  const absl::StatusOr<RunningNode> node = FindNode(flags.query);
   if (!node.ok()) return Complain(node.status());
   const absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> dashboard = Start(flags, *node);
   if (!dashboard.ok()) return Complain(dashboard.status());

@@ -21,6 +21,8 @@
 #include "base/worker_template.h"
 #include "python_bindings/core/options.h"
 #include "python_bindings/core/process.h"
+#include "python_bindings/core/stack_sampler.h"
+#include "python_bindings/core/stacks.h"
 #include "python_bindings/core/worker.h"
 
 namespace sheaf::python {
@@ -116,6 +118,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
   options.job.set_metadata(joining.metadata);
   options.interrupted = DriverInterrupted;
   SessionDirectory() = std::filesystem::path(options.socket_path).parent_path().string();
+  options.tell_stacks = TellStacks;
   if (joining.log_to_driver && settings.log_to_driver) options.on_log_lines = PrintLines;
   return Runtime::Attach(std::move(options));
 }
@@ -145,6 +148,7 @@ std::optional<std::string> Init(const nb::dict& options) {
   absl::StatusOr<Settings> settings = LoadSettings();
   if (!settings.ok()) throw nb::value_error(TextOf(settings.status().message()).c_str());
   RememberMainThread();
+  PrepareStacks();
   BeginRuntime();
   std::unique_ptr<internal::EmbeddedNode> node;
   std::string session;
@@ -211,6 +215,7 @@ PythonHandler& Handler() {
 // Runs calls until the node or the job ends this process; gives the exit status.
 int RunWorker() {
   RememberMainThread();
+  PrepareStacks();
   RuntimeOptions options;
   options.socket_path = Started()->socket_path;
   options.driver = false;
@@ -219,9 +224,13 @@ int RunWorker() {
   if (const absl::StatusOr<Settings> settings = LoadSettings(); settings.ok()) {
     options.value_bytes = static_cast<uint64_t>(settings->value_bytes);
     options.events = settings->events;
+    options.on_segment = [hz = settings->profile_hz](std::shared_ptr<std::byte> segment) {
+      PrepareSampler(std::move(segment), hz);
+    };
   }
   options.handler = &Handler();
   options.interrupted = WorkerInterrupted;
+  options.tell_stacks = TellStacks;
   absl::StatusOr<std::unique_ptr<Runtime>> runtime;
   {
     const WithoutGil free;

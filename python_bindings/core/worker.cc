@@ -10,6 +10,7 @@
 #include "base/resources.h"
 #include "python_bindings/core/execution.h"
 #include "python_bindings/core/process.h"
+#include "python_bindings/core/stack_sampler.h"
 
 namespace sheaf::python {
 namespace {
@@ -77,6 +78,8 @@ class Running {
     // half of its modules behind, and no later call in this process could import them.
     HoldInterrupt();
   }
+  // What is called, once it is known.
+  void Calls(const Owned& function) { sampled_.Calls(function); }
   ~Running() {
     CurrentExecution() = outer_;
     SetRunsUserCode(false);
@@ -84,6 +87,7 @@ class Running {
 
  private:
   Execution* const outer_;
+  SampledCall sampled_;
 };
 
 // Ends the process as the exception says, if one is set. User code forked, and the child came back
@@ -205,11 +209,12 @@ void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
 }
 
 void PythonHandler::Run(std::shared_ptr<Execution> execution) {
-  const Running running(execution.get());
+  Running running(execution.get());
   const proto::TaskTemplate& spec = execution->spec();
   if (ended_ != nullptr) return execution->Fail({ErrorKind::kActorDied, ended_, {}}, false);
   const Owned function = Find(spec);
   if (!function) return FailWithException(*execution);
+  running.Calls(function);
   title_.Show(execution->name());
   const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
   if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) {
@@ -296,6 +301,7 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
   CallArguments arguments;
   if (!function || !DecodeArguments(*execution, &arguments)) return nullptr;
   execution->DropArguments();
+  SampleAsyncCall();
   const Owned self = instance_;
   if (!self) {
     PyErr_SetNone(actor_exit.get());

@@ -50,9 +50,9 @@ std::vector<pid_t> ChildrenOf(pid_t parent) {
   std::vector<pid_t> children;
   static const bool has_lists = access("/proc/thread-self/children", R_OK) == 0;
   if (has_lists) {
-    const std::string threads = absl::StrCat("/proc/", parent, "/task");
-    for (pid_t thread : NumbersIn(threads)) {
-      const std::string list = ReadKernelFile(absl::StrCat(threads, "/", thread, "/children"));
+    for (pid_t thread : ThreadsOf(parent)) {
+      const std::string list =
+          ReadKernelFile(absl::StrCat("/proc/", parent, "/task/", thread, "/children"));
       for (absl::string_view text : absl::StrSplit(list, ' ', absl::SkipEmpty())) {
         pid_t child = 0;
         if (absl::SimpleAtoi(text, &child)) children.push_back(child);
@@ -109,6 +109,8 @@ std::string PathOfDescriptor(int fd) {
 std::optional<ProcStat> ReadProcStat(pid_t pid) {
   return ParseProcStat(ReadKernelFile(absl::StrCat("/proc/", pid, "/stat"), 4096));
 }
+
+std::vector<pid_t> ThreadsOf(pid_t pid) { return NumbersIn(absl::StrCat("/proc/", pid, "/task")); }
 
 std::vector<pid_t> ChildrenOfThisProcess() { return ChildrenOf(getpid()); }
 

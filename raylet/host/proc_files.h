@@ -28,8 +28,11 @@ struct ProcStat {
 };
 // nullopt: no such process.
 std::optional<ProcStat> ReadProcStat(pid_t pid);
-// For tests: what is in the text of /proc/PID/stat.
+// What is in the text of /proc/PID/stat, or of a thread's.
 std::optional<ProcStat> ParseProcStat(const std::string& text);
+
+// The numbers of its threads; empty: no such process.
+std::vector<pid_t> ThreadsOf(pid_t pid);
 
 // Living and dead children of this process, whichever thread is their parent.
 std::vector<pid_t> ChildrenOfThisProcess();

@@ -29,6 +29,8 @@ class WorkerObserver final : public MemoryReader {
   void OnExited(ProcessId process);
   // Hands out all lines that are there, and then calls `done`, on the observer's thread.
   void TailNow(std::function<void()> done);
+  // Runs `work`, which reads files of the kernel, on the observer's thread; any thread may call.
+  void Post(std::function<void()> work) { loop_->Post(std::move(work)); }
 
   // MemoryReader, on the observer's thread.
   MemoryUse ReadUse() override;

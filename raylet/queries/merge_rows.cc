@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
@@ -114,6 +115,36 @@ void KeepWaiting(proto::StateAnswer& answer) {
   for (auto at = groups->begin(); at != groups->end();) {
     const bool waits = at->state() != "CREATED" && at->state() != "REMOVED";
     at = waits ? at + 1 : groups->erase(at);
+  }
+}
+
+void MergeProfile(const google::protobuf::RepeatedPtrField<proto::ProfileNode>& rows,
+                  StateAsked& asked) {
+  auto* const to = asked.answer.mutable_profile();
+  std::vector<uint32_t> places{0};  // Of the rows, from 1.
+  for (const proto::ProfileNode& row : rows) {
+    // Of another node, which may say anything.
+    const uint32_t parent = row.parent() < places.size() ? places[row.parent()] : 0;
+    const auto [known, is_new] = asked.profile_places.try_emplace(
+        std::tuple(parent, row.job(), row.line(), row.function(), row.file()), to->size() + 1);
+    if (is_new && to->size() >= kMaxProfileNodes) {
+      asked.profile_places.erase(known);
+      asked.answer.set_truncated(true);
+      if (parent != 0) {
+        proto::ProfileNode& above = *to->Mutable(static_cast<int>(parent) - 1);
+        above.set_self_us(above.self_us() + row.self_us());
+      }
+      places.push_back(parent);
+      continue;
+    }
+    places.push_back(known->second);
+    if (is_new) {
+      *to->Add() = row;
+      to->Mutable(to->size() - 1)->set_parent(parent);
+    } else {
+      proto::ProfileNode& sum = *to->Mutable(static_cast<int>(known->second) - 1);
+      sum.set_self_us(sum.self_us() + row.self_us());
+    }
   }
 }
 

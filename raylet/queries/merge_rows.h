@@ -21,5 +21,10 @@ void MergeDemand(const google::protobuf::RepeatedPtrField<proto::DemandRow>& row
                  proto::StateAnswer& answer);
 // Drops the groups that wait for nothing.
 void KeepWaiting(proto::StateAnswer& answer);
+// One tree, whichever nodes its parts come from. Where it has kMaxProfileNodes, what more there is
+// counts as its parents' time.
+inline constexpr int kMaxProfileNodes = 50'000;
+void MergeProfile(const google::protobuf::RepeatedPtrField<proto::ProfileNode>& rows,
+                  StateAsked& asked);
 
 }  // namespace sheaf

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "raylet/queries/merge_rows.h"
 #include "raylet/queries/row_budget.h"
+#include "raylet/queries/stack_rows.h"
 
 namespace sheaf {
 namespace {
@@ -67,7 +68,8 @@ bool WantsProcesses(proto::StateQuery::What what) {
 bool WantsNodes(proto::StateQuery::What what) {
   return WantsProcesses(what) || what == proto::StateQuery::GROUPS ||
          what == proto::StateQuery::WORKERS || what == proto::StateQuery::DEMAND ||
-         what == proto::StateQuery::SERIES;
+         what == proto::StateQuery::SERIES || what == proto::StateQuery::STACKS ||
+         what == proto::StateQuery::PROFILE;
 }
 
 // Of KEY_VALUE: all that who may use the node's socket may ask the GCS.
@@ -188,6 +190,11 @@ absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
   // Who asks for its own askers leaves them time to hear of what was left out.
   const bool for_another_node = from.node != deps_.node;
   query.deadline = deps_.clock.Now() + deps_.limit / (for_another_node ? 2 : 1);
+  if (asked.message.what() == proto::StateQuery::STACKS) {
+    // A process that is silent is found out about behind its time.
+    query.stacks_until = deps_.clock.Now() + deps_.limit;
+    query.deadline = query.stacks_until + deps_.limit * (for_another_node ? 1 : 2);
+  }
   asked.answer.set_request(asked.message.request());
   rows_.Fill(asked);
   AskProcesses(number, query);
@@ -207,6 +214,9 @@ void StateQueries::AskProcesses(uint64_t number, Query& query) {
   if (question.what() == proto::StateQuery::WHY) {
     const auto id = ObjectId::FromHex(question.id());
     if (id.ok() && deps_.processes.contains(id->maker())) query.waits_for.insert(id->maker());
+  } else if (question.what() == proto::StateQuery::STACKS) {
+    for (const auto& row : query.asked.answer.stacks())
+      query.waits_for.insert(ProcessId::Unpack(row.process()));
   } else if (WantsProcesses(question.what())) {
     for (const auto& [process, entry] : deps_.processes) {
       if (entry.info.role != ProcessRole::kTool) query.waits_for.insert(process);
@@ -222,9 +232,14 @@ void StateQueries::AskNodes(uint64_t number, Query& query) {
   if (question.what() == proto::StateQuery::WHY) {
     const auto id = ObjectId::FromHex(question.id());
     if (id.ok()) query.nodes_to_ask.push_back(id->maker().node);
+  } else if (question.what() == proto::StateQuery::STACKS ||
+             question.what() == proto::StateQuery::PROFILE) {
+    if (!AddAskedNode(query)) return;
   } else if (question.node() != 0) {
     query.nodes_to_ask.push_back(question.node());
-  } else if (WantsNodes(question.what())) {
+  }
+  if (query.nodes_to_ask.empty() && question.what() != proto::StateQuery::WHY &&
+      WantsNodes(question.what())) {
     for (const auto& [node, seen] : deps_.view.nodes) query.nodes_to_ask.push_back(node);
   }
   AskSomeNodes(number, query);
@@ -253,7 +268,8 @@ void StateQueries::AskEvents(uint64_t number, Query& query) {
   const proto::StateQuery& question = query.asked.message;
   const bool wants = question.what() == proto::StateQuery::FUNCTIONS ||
                      (question.what() == proto::StateQuery::TASKS && question.ended()) ||
-                     (question.what() == proto::StateQuery::SERIES &&
+                     ((question.what() == proto::StateQuery::SERIES ||
+                       question.what() == proto::StateQuery::PROFILE) &&
                       (question.node() == 0 || question.node() == deps_.node));
   if (!wants || deps_.task_events == nullptr) return;
   query.waits_for_events = true;
@@ -367,6 +383,8 @@ absl::Status StateQueries::OnAnswer(ProcessId from, const Frame& frame) {
   const auto it = queries_.find(message.request());
   if (it == queries_.end() || it->second.waits_for.erase(from) == 0) return absl::OkStatus();
   Merge(message, it->second.asked);
+  if (it->second.asked.message.what() == proto::StateQuery::STACKS)
+    AddStacks(from, message, it->second.asked);
   AskSomeNodes(it->first, it->second);
   FinishIfComplete(it->first);
   return absl::OkStatus();
@@ -377,6 +395,7 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   asked.answer.set_events_lost(asked.answer.events_lost() + message.events_lost());
   MergeFunctions(message.functions(), asked.answer);
   MergeDemand(message.demand(), asked.answer);
+  MergeProfile(message.profile(), asked);
   if (asked.message.ended()) MergeEnded(message.mutable_tasks(), asked);
   RowBudget budget(asked.answer, asked.limit);
   if (!asked.message.ended()) budget.Append(message.mutable_tasks(), asked.answer.mutable_tasks());
@@ -406,9 +425,18 @@ void StateQueries::TellLate(Query& query) {
 }
 
 void StateQueries::Tick() {
-  std::vector<uint64_t> late;
-  for (const auto& [number, query] : queries_) {
-    if (deps_.clock.Now() >= query.deadline) late.push_back(number);
+  std::vector<uint64_t> late, silent;
+  const Nanos now = deps_.clock.Now();
+  for (auto& [number, query] : queries_) {
+    if (now >= query.deadline) {
+      late.push_back(number);
+    } else if (query.stacks_until != 0 && now >= query.stacks_until) {
+      silent.push_back(number);
+    }
+  }
+  for (const uint64_t number : silent) {
+    AskKernel(number, queries_.at(number));
+    FinishIfComplete(number);
   }
   for (const uint64_t number : late) {
     Query& query = queries_.at(number);
@@ -423,7 +451,8 @@ void StateQueries::Tick() {
       query.asked.answer.set_words(
           "gives no answer: nodes that it knows are not shown, and who asks it waits");
     }
-    query.waits_for_gcs = query.waits_for_events = false;
+    query.waits_for_gcs = query.waits_for_events = query.waits_for_kernel = false;
+    query.stacks_until = 0;
     FinishIfComplete(number);
   }
 }
@@ -432,6 +461,8 @@ void StateQueries::Forget(ProcessId process) {
   std::vector<uint64_t> touched;
   for (auto& [number, query] : queries_) {
     if (query.waits_for.erase(process) == 0) continue;
+    if (query.asked.message.what() == proto::StateQuery::STACKS)
+      SayOfProcess(process, kEndedMeanwhile, query.asked);
     AskSomeNodes(number, query);
     touched.push_back(number);
   }
@@ -440,8 +471,10 @@ void StateQueries::Forget(ProcessId process) {
 
 void StateQueries::FinishIfComplete(uint64_t number) {
   const auto it = queries_.find(number);
-  if (it == queries_.end() || !it->second.waits_for.empty() || !it->second.nodes_to_ask.empty() ||
-      it->second.waits_for_gcs || it->second.waits_for_events)
+  if (it == queries_.end()) return;
+  if (it->second.stacks_until != 0 && !WaitsForProcesses(it->second)) AskKernel(number, it->second);
+  if (!it->second.waits_for.empty() || !it->second.nodes_to_ask.empty() ||
+      it->second.waits_for_gcs || it->second.waits_for_events || it->second.waits_for_kernel)
     return;
   Query query = std::move(it->second);
   queries_.erase(it);

@@ -21,6 +21,7 @@
 #include "raylet/node_tables.h"
 #include "raylet/queries/state_rows.h"
 #include "raylet/queries/task_events.h"
+#include "raylet/workers/process_states.h"
 #include "scheduling/cluster_view.h"
 
 namespace sheaf {
@@ -37,7 +38,8 @@ class StateQueries {
     const ClusterView& view;
     const AttachedProcesses& processes;
     std::function<bool(NodeNumber)> is_node_dead;
-    TaskEvents* task_events;  // nullptr: nothing is remembered of ended calls.
+    TaskEvents* task_events;        // nullptr: nothing is remembered of ended calls.
+    ProcessStates* process_states;  // nullptr: the kernel is not asked of processes.
   };
   StateQueries(Deps deps, const StateRows::Sources& sources)
       : deps_(std::move(deps)), rows_(sources) {}
@@ -62,18 +64,24 @@ class StateQueries {
     std::deque<NodeNumber> nodes_to_ask;   // Later: so many are asked at once.
     bool waits_for_gcs = false;
     bool waits_for_events = false;
+    Nanos stacks_until = 0;  // STACKS: then the kernel is asked of who is silent. 0: it was.
+    bool waits_for_kernel = false;
     proto::GroupList groups;  // As the GCS knows them.
   };
   Channel& To(ProcessId process) { return deps_.transport.To(process); }
   void AskProcesses(uint64_t number, Query& query);
   void AskNodes(uint64_t number, Query& query);
+  bool AddAskedNode(Query& query);
   void AskSomeNodes(uint64_t number, Query& query);
   void AskGcs(uint64_t number, Query& query);
   void AskEvents(uint64_t number, Query& query);
   void OnEvents(uint64_t number, proto::StateAnswer answer);
+  void AskKernel(uint64_t number, Query& query);
+  void OnKernel(uint64_t number, const std::vector<proto::ProcessStacks>& described);
   void OnGcsReply(uint64_t number, const proto::GcsReply& reply);
   void AskGcsOfItself(uint64_t number);
   void MergeGcs(const proto::GcsReply& reply, StateAsked& asked) const;
+  static bool WaitsForProcesses(const Query& query);
   static void TellLate(Query& query);
   static void Merge(proto::StateAnswer& message, StateAsked& asked);
   void FinishIfComplete(uint64_t number);

@@ -6,6 +6,7 @@
 #include "object_store/server/store_server.h"
 #include "raylet/queries/merge_rows.h"
 #include "raylet/queries/row_budget.h"
+#include "raylet/queries/stack_rows.h"
 #include "raylet/scheduling/pending_reason.h"
 
 namespace sheaf {
@@ -66,6 +67,9 @@ void StateRows::Fill(StateAsked& asked) const {
       return;
     case proto::StateQuery::WHY:
       FillWhy(asked);
+      return;
+    case proto::StateQuery::STACKS:
+      FillStacks(asked);
       return;
     default:
       return;  // The GCS knows better; FillWithoutGcs is for when it does not answer.
@@ -260,6 +264,20 @@ void StateRows::FillWhy(StateAsked& asked) const {
     words.push_back(WhyNoWorker(*lease, from_.pool.CountStates().starting));
   }
   asked.answer.set_words(absl::StrJoin(words, "\n"));
+}
+
+void StateRows::FillStacks(StateAsked& asked) const {
+  RowBudget budget(asked.answer, asked.limit);
+  for (const auto& [process, entry] : from_.processes) {
+    if (entry.info.role == ProcessRole::kTool || !IsAboutStacksOf(asked.message, process)) continue;
+    if (!budget.HasRoom(asked.answer.stacks())) return;
+    proto::ProcessStacks& row = *asked.answer.add_stacks();
+    row.set_process(process.packed());
+    row.set_os_pid(entry.info.os_pid);
+    row.set_driver(entry.info.role == ProcessRole::kDriver);
+    row.set_running(from_.switchboard.RunningOf(process));
+    budget.Count(row);
+  }
 }
 
 std::string StateRows::ReasonOf(const LeaseQueue::Pending& pending) const {

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
 #include "base/ids.h"
 #include "proto/raylet.pb.h"
 #include "raylet/node_tables.h"
@@ -27,6 +29,10 @@ struct StateAsked {
   proto::StateQuery message;
   uint32_t limit = 0;  // Rows of a kind.
   proto::StateAnswer answer;
+  size_t stacks_bytes = 0;  // STACKS: of what processes of this node have told.
+  // PROFILE: where a row is, from 1, by parent, job, line, function and file.
+  absl::flat_hash_map<std::tuple<uint32_t, uint32_t, uint32_t, std::string, std::string>, uint32_t>
+      profile_places;
 };
 
 class StateRows {
@@ -66,6 +72,7 @@ class StateRows {
   void FillGroups(StateAsked& asked) const;
   void FillDetachedActors(StateAsked& asked) const;
   void FillWhy(StateAsked& asked) const;
+  void FillStacks(StateAsked& asked) const;
   std::string ReasonOf(const LeaseQueue::Pending& pending) const;
 
   const Sources from_;

@@ -38,6 +38,7 @@ SUBFOLDERS = {
     "collective/shm": "collective",
     "collective/net": "collective collective/shm",
     "collective/nccl": "collective collective/net",
+    "dashboard/observe": "dashboard/asker.h dashboard/process_names.h",
     "gcs/actors": "gcs/command_pipeline.h gcs/gcs_options.h gcs/job_table.h gcs/node_table.h"
     " gcs/placement_groups gcs/publisher.h gcs/reply.h",
     "gcs/events": "",
@@ -59,6 +60,7 @@ SUBFOLDERS = {
     "raylet/queries": "raylet/cluster/gcs_link.h raylet/node_tables.h raylet/raylet_options.h"
     " raylet/objects raylet/scheduling raylet/workers",
     "raylet/host": "raylet/objects raylet/workers",
+    "raylet/inspect": "raylet/host raylet/workers",
     "python_bindings/core": "",
     "rpc/security": "",
     "worker/owner": "worker/describe_death.h worker/limits.h worker/runtime.h worker/wire.h",
@@ -180,7 +182,11 @@ WORLD = [
     WorldRule("Boost.Beast and Asio", r"boost/(?:beast|asio)", "http/*"),
     WorldRule("Gloo", r"gloo/|\bgloo::", "collective/net/gloo_transport.*"),
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl/*"),
-    WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),
+    WorldRule(
+        "CLI11, which takes 12 s to compile",
+        r"CLI/CLI|CLI::",
+        "cli/main.cc cli/observe/commands.* cli/observe/flags.h",
+    ),
     WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),
     WorldRule("prometheus-cpp", r"prometheus/|prometheus::", "metrics/* cli/node_metrics.*"),
 ]

@@ -54,6 +54,7 @@ def _preload(names: list[str]) -> None:
     import cloudpickle  # noqa: F401
 
     import sheaf._internal.serialization  # noqa: F401
+    import sheaf._internal.stacks  # noqa: F401
     import sheaf._worker.errors  # noqa: F401
 
     functions.show_threads(1)

@@ -1,0 +1,86 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "dashboard/process_names.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "dashboard/state_rows.h"
+
+namespace sheaf::dashboard {
+namespace {
+
+constexpr Nanos kAskTime = 10 * kSecond;
+
+absl::StatusOr<proto::StateAnswer> Question(const AskNode& ask, proto::StateQuery::What what) {
+  proto::StateQuery query;
+  query.set_what(what);
+  query.set_limit(kMaxLimit);
+  return ask(query, kAskTime);
+}
+
+absl::StatusOr<ProcessId> OfActor(const AskNode& ask, const std::string& actor) {
+  SHEAF_ASSIGN_OR_RETURN(const auto answer, Question(ask, proto::StateQuery::ACTORS));
+  for (const proto::ActorRow& row : answer.actors()) {
+    if (row.actor_id() == actor && row.process() != 0) return ProcessId::Unpack(row.process());
+  }
+  return absl::NotFoundError(absl::StrCat("there is no actor ", actor, " with a process"));
+}
+
+absl::StatusOr<ProcessId> OfTask(const AskNode& ask, const std::string& task) {
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::TASKS);
+  query.set_limit(kMaxLimit);
+  proto::StateFilter& filter = *query.add_filters();
+  filter.set_key("task_id");
+  filter.set_value(task);
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, ask(query, kAskTime));
+  for (const proto::TaskRow& row : answer.tasks()) {
+    if (row.task_id() == task && row.worker() != 0) return ProcessId::Unpack(row.worker());
+  }
+  return absl::NotFoundError(absl::StrCat("there is no running task ", task));
+}
+
+absl::StatusOr<ProcessId> OfPid(const AskNode& ask, const ProcessName& name) {
+  int32_t pid = 0;
+  if (!absl::SimpleAtoi(name.pid, &pid) || pid <= 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", name.pid, "': want the number of a process"));
+  const auto fits = [&](uint64_t process, int32_t os_pid) {
+    return os_pid == pid && (name.node == 0 || ProcessId::Unpack(process).node == name.node);
+  };
+  SHEAF_ASSIGN_OR_RETURN(const auto workers, Question(ask, proto::StateQuery::WORKERS));
+  for (const proto::WorkerRow& row : workers.workers()) {
+    if (fits(row.process(), row.os_pid())) return ProcessId::Unpack(row.process());
+  }
+  SHEAF_ASSIGN_OR_RETURN(const auto jobs, Question(ask, proto::StateQuery::JOBS));
+  for (const proto::JobRow& row : jobs.jobs()) {
+    if (row.state() == "RUNNING" && fits(row.driver(), row.os_pid()))
+      return ProcessId::Unpack(row.driver());
+  }
+  return absl::NotFoundError(absl::StrCat("there is no worker with pid ", pid));
+}
+
+}  // namespace
+
+absl::StatusOr<ProcessId> FindProcess(const AskNode& ask, const ProcessName& name) {
+  if (!name.actor.empty()) return OfActor(ask, name.actor);
+  if (!name.task.empty()) return OfTask(ask, name.task);
+  return OfPid(ask, name);
+}
+
+absl::StatusOr<uint32_t> FindNode(const AskNode& ask, std::string_view node_id,
+                                  std::string_view ip) {
+  if (!node_id.empty()) return NodeOfId(node_id);
+  if (ip.empty()) return 0;
+  SHEAF_ASSIGN_OR_RETURN(const auto answer, Question(ask, proto::StateQuery::NODES));
+  const std::string prefix = absl::StrCat(absl::string_view(ip.data(), ip.size()), ":");
+  for (const proto::NodeRow& row : answer.nodes()) {
+    if (row.state() == "DEAD") continue;
+    if (row.address().empty() ? ip == "127.0.0.1" : absl::StartsWith(row.address(), prefix))
+      return row.node();
+  }
+  return absl::NotFoundError(absl::StrCat("there is no node with the address ", prefix));
+}
+
+}  // namespace sheaf::dashboard

@@ -1,0 +1,30 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Which process people mean when they name a pid, an actor or a task.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "dashboard/asker.h"
+
+namespace sheaf::dashboard {
+
+// One of the three is set.
+struct ProcessName {
+  std::string pid{};    // In decimal; of a worker or a driver.
+  std::string actor{};  // 32 hexadecimal digits, as listings have them.
+  std::string task{};
+  uint32_t node = 0;  // 0: of any node; of several with that pid the first one.
+};
+
+// Asks the cluster; blocks. kInvalidArgument: no number. kNotFound: nothing that runs has that name.
+absl::StatusOr<ProcessId> FindProcess(const AskNode& ask, const ProcessName& name);
+
+// The node that a request means by `node_id`, or by `ip` (either name may be empty); 0: it names
+// none. kInvalidArgument, kNotFound: there is none of that name.
+absl::StatusOr<uint32_t> FindNode(const AskNode& ask, std::string_view node_id,
+                                  std::string_view ip);
+
+}  // namespace sheaf::dashboard

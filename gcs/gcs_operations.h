@@ -44,6 +44,8 @@ constexpr GcsOperation SubmissionOperationOf(proto::GcsRequest::BodyCase body) {
               .table = GcsTable::kJob,
               .keep_answer = true,
               .raylet_only = true};
+    case R::kForgottenSubmissions:
+      return {.name = "forgotten_submissions", .table = GcsTable::kJob, .raylet_only = true};
     default:
       return {};
   }
@@ -84,8 +86,7 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
       return {.name = "register_node"};  // Idempotent by its nonce.
     case R::kHeartbeat:
       return {.name = "heartbeat", .raylet_only = true};
-    case R::kNodeReport:
-      // A repeat that comes late knows nothing of processes that have attached since.
+    case R::kNodeReport:  // A repeat that comes late knows nothing of who has attached since.
       return {.name = "node_report", .keep_answer = true, .raylet_only = true};
     case R::kUnregisterNode:
       return {.name = "unregister_node", .keep_answer = true, .raylet_only = true};
@@ -144,6 +145,7 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
     case R::kStopSubmission:
     case R::kDeleteSubmission:
     case R::kEntrypointReport:
+    case R::kForgottenSubmissions:
       return SubmissionOperationOf(body);
     case R::kKvPut:
     case R::kKvGet:

@@ -224,6 +224,8 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--advertise-address", advertise);
   add("--unheard-limit", absl::StrCat(unheard_limit));
   add("--gcs-lost-timeout", absl::StrCat(gcs_lost_timeout));
+  add("--log-format", log_format);
+  add("--keep-jobs", absl::StrCat(keep_jobs));
   add("--metrics-token-file",
       metrics_token_file.empty() ? ""
                                  : std::filesystem::absolute(metrics_token_file, ignored).string());

@@ -13,7 +13,7 @@ absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions opt
   std::unique_ptr<Dashboard> dashboard(new Dashboard(options));
   http::Router router;
   AddClusterRoutes(router, dashboard->asker_, options.session);
-  AddLogRoutes(router, dashboard->asker_, dashboard->follower_, options.logs);
+  AddLogRoutes(router, dashboard->asker_, dashboard->follower_, options.node);
   AddStateRoutes(router, dashboard->asker_);
   dashboard->jobs_.AddRoutes(router);
   options.server.login = true;

@@ -26,12 +26,6 @@ Value WorkerId(uint64_t process) {
 }
 Value Pid(int32_t pid) { return pid == 0 ? Value{} : Value::Number(pid); }
 
-// "10.0.0.1:6379" -> "10.0.0.1"; of a cluster of one, which has none, loopback.
-std::string HostOfAddress(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host.empty() ? "127.0.0.1" : host;
-}
-
 absl::flat_hash_map<uint32_t, std::string> HostsOf(const proto::StateAnswer& nodes) {
   absl::flat_hash_map<uint32_t, std::string> hosts;
   for (const proto::NodeRow& row : nodes.nodes()) hosts[row.node()] = HostOfAddress(row.address());
@@ -378,6 +372,11 @@ std::vector<std::string> StateKindNames() {
   std::vector<std::string> names;
   for (const StateKind& kind : kKinds) names.emplace_back(kind.name);
   return names;
+}
+
+std::string HostOfAddress(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host.empty() ? "127.0.0.1" : host;
 }
 
 std::string NodeIdText(uint32_t node) {

@@ -34,6 +34,8 @@ const StateKind* FindStateKind(std::string_view name);
 // Their names, in this order.
 std::vector<std::string> StateKindNames();
 
+// "10.0.0.1:6379" -> "10.0.0.1"; of a cluster of one, which has none, loopback.
+std::string HostOfAddress(const std::string& address);
 // As sheaf.nodes() has it: 56 hexadecimal digits.
 std::string NodeIdText(uint32_t node);
 // The number of such an id. kInvalidArgument: it is none.

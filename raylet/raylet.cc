@@ -55,6 +55,8 @@ Raylet::Raylet(RayletOptions options, RayletDeps deps)
                 .view = view_,
                 .processes = processes_,
                 .is_node_dead = [this](NodeNumber node) { return deaths_.IsNodeDead(node); },
+                .runs_entrypoint = [this](const std::string& id) { return entrypoints_.Has(id); },
+                .logs = deps_.logs,
                 .task_events = deps_.task_events},
                {.options = options_,
                 .started_at = deps_.clock.Now(),
@@ -244,6 +246,7 @@ void Raylet::Tick() {
   for (const NodeNumber node : contacts_.TakeUnknownNodes())
     OnNodeDead(node, "no such node is in this cluster");
   detached_.SendRows();
+  forgotten_logs_.Tick();
   cluster_.Tick();
   sweeper_.Tick();
   objects_.Tick();

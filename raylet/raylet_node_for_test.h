@@ -18,6 +18,7 @@
 #include "object_store/server/store_server.h"
 #include "object_store/store_client.h"
 #include "raylet/cluster/fake_node_links.h"
+#include "raylet/logs/fake_node_logs.h"
 #include "raylet/objects/fake_block_source.h"
 #include "raylet/queries/fake_task_events.h"
 #include "raylet/raylet.h"
@@ -80,7 +81,8 @@ class RayletNode {
                                                           .loop = executor_,
                                                           .copier = executor_,
                                                           .entrypoints = entrypoints,
-                                                          .task_events = &events});
+                                                          .task_events = &events,
+                                                          .logs = &logs});
   }
 
   // --- Processes. ---
@@ -307,6 +309,7 @@ class RayletNode {
   FakeNodeLinks links;
   FakeBlockSource blocks;
   FakeTaskEvents events;
+  FakeNodeLogs logs;
   FakeEntrypointLauncher entrypoints;
   FakeLauncher launcher;
   FakeSwitchboard switchboard;

@@ -23,6 +23,7 @@
 
 namespace sheaf {
 
+class NodeLogs;  // raylet/logs/node_logs.h
 class StoreServer;
 class TaskEvents;  // raylet/queries/task_events.h
 
@@ -66,6 +67,7 @@ struct RayletDeps {
   Executor& copier;     // Large copies and checksums.
   EntrypointLauncher& entrypoints;
   TaskEvents* task_events = nullptr;  // nullptr: nothing is remembered of ended calls.
+  NodeLogs* logs = nullptr;           // nullptr: this node keeps none.
 };
 
 // Wall time at `at` of the monotonic clock.

@@ -64,6 +64,16 @@ class Reader {
       if (!absl::SimpleAtob(*value, &out)) Fail(Bad(name, *value, "0 or 1"));
     }
   }
+  // true: the second.
+  void Choice(const char* name, absl::string_view first, absl::string_view second, bool& out) {
+    if (std::optional<std::string> value = Take(name)) {
+      if (*value == first || *value == second) {
+        out = *value == second;
+      } else {
+        Fail(Bad(name, *value, absl::StrCat(first, " or ", second).c_str()));
+      }
+    }
+  }
   void Level(const char* name, LogLevel& out) {
     constexpr std::array<absl::string_view, 5> kNames = {"debug", "info", "warning", "error",
                                                          "off"};
@@ -182,6 +192,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   reader.Text("SHEAF_METRICS_TOKEN_FILE", settings.metrics_token_file);
   reader.Text("SHEAF_TLS_DIR", settings.tls_directory);
   reader.Text("SHEAF_TLS_PEER_NAME", settings.tls_peer_name);
+  reader.Choice("SHEAF_LOG_FORMAT", "text", "json", settings.log_json);
   reader.Level("SHEAF_LOG_LEVEL", settings.log_level);
   reader.Text("SHEAF_FAILPOINT", settings.failpoints);
   SHEAF_RETURN_IF_ERROR(reader.status());

@@ -80,6 +80,9 @@ struct Settings {
   std::string tls_directory;
   // SHEAF_TLS_PEER_NAME: a name that the certificate of each node must carry. Empty: any will do.
   std::string tls_peer_name;
+  // SHEAF_LOG_FORMAT: text, or json: daemons write their logs as JSON with the names of the Elastic
+  // Common Schema, and nodes what workers and jobs print, into events.ndjson.
+  bool log_json = false;
   // SHEAF_LOG_LEVEL: what daemons write into their logs: debug, info, warning, error or off.
   LogLevel log_level = LogLevel::kInfo;
   // SHEAF_FAILPOINT: failures on purpose, for tests (base/failpoint.h).

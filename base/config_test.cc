@@ -66,6 +66,7 @@ SCENARIO("each setting is read from its variable, and an empty value means the d
   const absl::StatusOr<Settings> settings = Load({{"SHEAF_DIR", "/x"},
                                                   {"SHEAF_CPUS", "2.5"},
                                                   {"SHEAF_STORE_BYTES", "1.5GiB"},
+                                                  {"SHEAF_LOG_FORMAT", "json"},
                                                   {"SHEAF_LOG_LEVEL", "Debug"},
                                                   {"SHEAF_LOG_TO_DRIVER", "0"},
                                                   {"SHEAF_MEMORY", ""}});
@@ -74,6 +75,7 @@ SCENARIO("each setting is read from its variable, and an empty value means the d
   CHECK(settings->cpus == 2.5);
   CHECK(settings->store_bytes == 1610612736);
   CHECK(settings->log_level == LogLevel::kDebug);
+  CHECK(settings->log_json);
   CHECK_FALSE(settings->log_to_driver);
   CHECK(settings->memory_bytes == 0);
 }
@@ -86,6 +88,7 @@ SCENARIO(
   CHECK_FALSE(Load({{"SHEAF_MEMORY_LIMIT", "1.5"}}).ok());
   CHECK_FALSE(Load({{"SHEAF_STORE_BYTES", "-1"}}).ok());
   CHECK_FALSE(Load({{"SHEAF_LOG_LEVEL", "loud"}}).ok());
+  CHECK_FALSE(Load({{"SHEAF_LOG_FORMAT", "xml"}}).ok());
   CHECK_FALSE(Load({{"SHEAF_LOG_TO_DRIVER", "perhaps"}}).ok());
 }
 

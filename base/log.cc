@@ -2,10 +2,13 @@
 #include "base/log.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <memory>
 
+#include "base/clock.h"
 #include "base/mutex.h"
+#include "base/text/ecs.h"
 #include "spdlog/logger.h"
 #include "spdlog/sinks/rotating_file_sink.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -29,26 +32,48 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::off;
 }
 
-std::shared_ptr<spdlog::logger> MakeLogger(spdlog::sink_ptr sink, const std::string& process) {
-  auto logger = std::make_shared<spdlog::logger>("sheaf", std::move(sink));
-  logger->set_level(spdlog::level::debug);  // LogEnabled has filtered already.
-  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %L " + (process.empty() ? "" : process + " ") + "%v");
-  logger->flush_on(spdlog::level::warn);
+// As log.level has it.
+const char* NameOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    default:
+      return "error";
+  }
+}
+
+struct Logger {
+  spdlog::logger to;
+  std::string json_dataset;  // Empty: lines are text.
+};
+
+std::shared_ptr<Logger> MakeLogger(spdlog::sink_ptr sink, const LogOptions& options) {
+  auto logger =
+      std::make_shared<Logger>(spdlog::logger("sheaf", std::move(sink)), options.json_dataset);
+  logger->to.set_level(spdlog::level::debug);  // LogEnabled has filtered already.
+  const std::string process = options.process.empty() ? "" : options.process + " ";
+  logger->to.set_pattern(options.json_dataset.empty() ? "%Y-%m-%d %H:%M:%S.%e %L " + process + "%v"
+                                                      : "%v");
+  logger->to.flush_on(spdlog::level::warn);
   return logger;
 }
 
 struct Current {
   Mutex mutex;
   // The pointer is guarded, not the logger: that has a lock of its own.
-  std::shared_ptr<spdlog::logger> logger ABSL_GUARDED_BY(mutex) =
-      MakeLogger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), "");
+  std::shared_ptr<Logger> logger ABSL_GUARDED_BY(mutex) =
+      MakeLogger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), {});
 };
 Current& TheCurrent() {
   static Current& current = *new Current;  // Never destroyed: threads log while the process ends.
   return current;
 }
 
-std::shared_ptr<spdlog::logger> Share() {
+std::shared_ptr<Logger> Share() {
   Current& current = TheCurrent();
   const MutexLock lock(current.mutex);
   return current.logger;
@@ -70,7 +95,7 @@ absl::Status StartLog(const LogOptions& options) {
     }
     chmod(options.file.c_str(), 0600);
   }
-  auto logger = MakeLogger(std::move(sink), options.process);
+  auto logger = MakeLogger(std::move(sink), options);
   Current& current = TheCurrent();
   const MutexLock lock(current.mutex);
   current.logger = std::move(logger);
@@ -78,10 +103,20 @@ absl::Status StartLog(const LogOptions& options) {
   return absl::OkStatus();
 }
 
-void FlushLog() { Share()->flush(); }
+void FlushLog() { Share()->to.flush(); }
 
 void internal::WriteLog(LogLevel level, std::string_view line) {
-  Share()->log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));
+  const std::shared_ptr<Logger> logger = Share();
+  std::string json;
+  if (!logger->json_dataset.empty()) {
+    json = EcsLine({.unix_ns = UnixNow(),
+                    .level = NameOf(level),
+                    .message = line,
+                    .dataset = logger->json_dataset,
+                    .os_pid = getpid()});
+    line = json;
+  }
+  logger->to.log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));
 }
 
 }  // namespace sheaf

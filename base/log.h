@@ -22,6 +22,9 @@ struct LogOptions {
   // Of the file; then it becomes FILE.1, and FILE.1 is deleted.
   size_t max_bytes = 16 * 1024 * 1024;
   std::string process;  // In each line: "raylet 3", "gcs".
+  // Not empty: lines are JSON with the names of the Elastic Common Schema, and this is their
+  // event.dataset: "sheaf.raylet".
+  std::string json_dataset = {};
 };
 
 // kUnavailable: `file` cannot be written.

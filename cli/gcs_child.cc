@@ -77,6 +77,8 @@ absl::Status GcsChild::Begin() {
   flags.database = options_.database;
   flags.address = options_.address;
   flags.log_directory = options_.log_directory;
+  flags.keep_jobs = options_.keep_jobs;
+  flags.log_json = options_.log_json;
   flags.least_term = terms_.Least(UnixNow());
   flags.must_exist = was_serving_;
   SpawnRequest request;

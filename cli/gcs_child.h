@@ -36,6 +36,8 @@ struct GcsChildOptions {
   std::string database;
   std::string address;  // Of this node.
   std::string log_directory;
+  uint32_t keep_jobs = 0;  // So many submissions that have ended are remembered.
+  bool log_json = false;
   int metrics_fd = -1;  // A segment with one metrics::Page, in which the GCS counts.
   // The three are called on a thread of this, and must not block.
   std::function<void(ProcessId to, FrameKind kind, std::string body)> send;

@@ -93,6 +93,7 @@ class Gcs {
     GcsProcessOptions options;
     options.gcs.address = flags_.address;
     options.gcs.least_term = flags_.least_term;
+    options.gcs.max_ended_submissions = flags_.keep_jobs;
     options.gcs.unix_ns_at_zero = UnixNow() - MonotonicNow();
     options.database = flags_.database;
     options.metrics = reinterpret_cast<metrics::Page*>(metrics_.data());
@@ -156,9 +157,11 @@ std::vector<std::string> GcsFlags::Arguments() const {
                                   absl::StrCat("--fd=", fd),
                                   "--database=" + database,
                                   "--log-dir=" + log_directory,
-                                  absl::StrCat("--least-term=", least_term)};
+                                  absl::StrCat("--least-term=", least_term),
+                                  absl::StrCat("--keep-jobs=", keep_jobs)};
   if (!address.empty()) out.push_back("--address=" + address);
   if (must_exist) out.push_back("--must-exist");
+  if (log_json) out.push_back("--log-json");
   return out;
 }
 
@@ -184,6 +187,7 @@ int RunGcs(const GcsFlags& flags) {
   log.level = settings->log_level;
   log.file = absl::StrCat(flags.log_directory, "/gcs.log");
   log.process = absl::StrCat("gcs ", getpid());
+  if (flags.log_json) log.json_dataset = "sheaf.gcs";
   if (absl::Status logs = StartLog(log); !logs.ok()) return Complain(logs);
   {
     Gcs gcs(flags);

@@ -14,6 +14,8 @@ struct GcsFlags {
   std::string address;        // Of the node.
   std::string log_directory;  // For gcs.log.
   uint64_t least_term = 0;
+  uint32_t keep_jobs = 0;
+  bool log_json = false;
   bool must_exist = false;  // The state of a cluster was there: without it nothing is served.
 
   // As arguments of `sheaf`.

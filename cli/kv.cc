@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,8 @@
 
 namespace sheaf::cli {
 namespace {
+
+constexpr uint32_t kNoJobYet = UINT32_MAX;  // See KvPut.
 
 absl::StatusOr<proto::GcsReply> AskGcs(const KvOptions& options, const proto::GcsRequest& request) {
   proto::StateQuery query;
@@ -47,12 +50,17 @@ int RunKvList(const KvOptions& options) {
   const absl::StatusOr<proto::GcsReply> reply = AskGcs(options, request);
   if (!reply.ok()) return Complain(reply.status());
   const proto::KvListing& listing = reply->kv_listing();
-  Table table{{{"NAMESPACE", "name_space"}, {"KEY", "key"}, {"SIZE", "bytes"}, {"JOBS", "jobs"}},
+  Table table{{{"NAMESPACE", "name_space"},
+               {"KEY", "key"},
+               {"SIZE", "bytes"},
+               {"JOBS", "jobs"},
+               {"UPLOADED", "uploaded"}},
               {}};
   for (const proto::KvListing::Entry& entry : listing.entries()) {
+    std::vector<uint32_t> jobs(entry.owners().begin(), entry.owners().end());
+    const bool uploaded = std::erase(jobs, kNoJobYet) != 0;
     table.rows.push_back({TextCell(entry.name_space()), TextCell(entry.key()),
-                          BytesCell(entry.bytes()),
-                          NumbersCell({entry.owners().begin(), entry.owners().end()})});
+                          BytesCell(entry.bytes()), NumbersCell(jobs), FlagCell(uploaded)});
   }
   const auto listed = static_cast<uint64_t>(listing.entries_size());
   if (options.query.json) {

@@ -1,6 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The `sheaf` command: reads the command line and hands over to the file of the command. CLI11
-// takes long to compile, so that only this file and cli/observe include it.
+// The `sheaf` command: reads the command line and hands over to the file of the command.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
@@ -13,13 +12,14 @@
 #include "cli/completion.h"
 #include "cli/dashboard/command.h"
 #include "cli/drain.h"
+#include "cli/flags/asking_commands.h"
+#include "cli/flags/query_flags.h"
 #include "cli/gcs_main.h"
 #include "cli/gcs_state.h"
 #include "cli/kv.h"
 #include "cli/list.h"
 #include "cli/node.h"
 #include "cli/observe/commands.h"
-#include "cli/observe/flags.h"
 #include "cli/query.h"
 #include "cli/run.h"
 #include "cli/sessions.h"
@@ -61,7 +61,8 @@ class CommandLine {
     observe_.AddTo(app_, [this](std::function<int()> run) { run_ = std::move(run); });
     AddWhy();
     AddMemory();
-    AddKv();
+    AddLogs(app_, logs_, run_);
+    AddKv(app_, kv_, run_);
     AddRun();
     AddVersion();
     AddCompletion();
@@ -157,6 +158,14 @@ class CommandLine {
                      "itself, 0: never (default 1800)")
         ->check(CLI::Range(0., 1e9))
         ->type_name("SECONDS");
+    AddTyped(command, "--log-format", node.log_format, "text|json",
+             "How daemons write their logs; json: with the names of the Elastic Common Schema, and "
+             "what workers and jobs print in events.ndjson, too (default: SHEAF_LOG_FORMAT, else "
+             "text)")
+        ->check(CLI::IsMember({"text", "json"}));
+    AddTyped(command, "--keep-jobs", node.keep_jobs, "N",
+             "How many submitted jobs that have ended a head remembers, with their logs (default "
+             "10000); the oldest go");
     AddTyped(command, "--token-file", node.token_file, "FILE",
              "The cluster's token (default: SHEAF_TOKEN, SHEAF_TOKEN_FILE, else the file "
              "token beside the sessions; a head makes it if it is missing)");
@@ -203,6 +212,8 @@ class CommandLine {
     command->add_option("--log-dir", gcs_serve_.log_directory, "For gcs.log")->required();
     command->add_option("--address", gcs_serve_.address, "Of the node");
     command->add_option("--least-term", gcs_serve_.least_term, "The term is not below this");
+    command->add_option("--keep-jobs", gcs_serve_.keep_jobs, "So many that have ended");
+    command->add_flag("--log-json", gcs_serve_.log_json, "The log is JSON");
     command->add_flag("--must-exist", gcs_serve_.must_exist, "The database has to be there");
   }
   void AddCert() {
@@ -315,6 +326,7 @@ class CommandLine {
         ->group("");
     command->add_option("--idle-limit", dashboard_.idle_limit, "Seconds without a viewer")
         ->group("");
+    command->add_flag("--log-json", dashboard_.log_json, "What it logs is JSON")->group("");
   }
   void AddToken() {
     CLI::App* command = Command("token", "Print the token that requests over HTTP carry",
@@ -355,36 +367,6 @@ class CommandLine {
                                 [this] { return RunMemory(list_.query, list_.limit); });
     AddTyped(command, "--limit", list_.limit, "N", "Objects to show at most (default: all)");
     AddQueryOptions(command, list_.query);
-  }
-  void AddKv() {
-    CLI::App* command =
-        app_.add_subcommand("kv", "List, read and delete keys of the cluster's key-value store");
-    command->require_subcommand(1);
-    const auto add = [&](const char* name, const char* help, int (*run)(const KvOptions&)) {
-      CLI::App* one = command->add_subcommand(name, help);
-      one->callback([this, run] { run_ = [this, run] { return run(kv_); }; });
-      one->add_option("--namespace", kv_.name_space,
-                      std::string(name) == "list" ? "Of one name space only (default: of all)"
-                                                  : "Where the key is (default: the empty one)")
-          ->type_name("NAME");
-      AddQueryOptions(one, kv_.query);
-      return one;
-    };
-    CLI::App* list = add("list", "Show keys, their sizes, and the jobs that need them", RunKvList);
-    list->add_option("PREFIX", kv_.key, "What the keys begin with (default: anything)");
-    list->add_option("--limit", kv_.limit, "Keys to show at most (default 10000)")->type_name("N");
-    list->footer(
-        "\nA key with jobs goes by itself when the last of them has ended and left no detached "
-        "actor:\nsheaf-functions and sheaf-packages hold what drivers sent. Keys without stay "
-        "until they are deleted.\nExample: sheaf kv list --namespace sheaf-packages\n");
-    add("get", "Write the value of a key to the standard output, as it is", RunKvGet)
-        ->add_option("KEY", kv_.key, "The key")
-        ->required();
-    CLI::App* remove = add("delete", "Delete a key, or all that begin alike", RunKvDelete);
-    remove->add_option("KEY", kv_.key, "The key, or what keys begin with")->required();
-    remove->add_flag("--prefix", kv_.prefix, "All keys that begin with KEY");
-    remove->footer(
-        "\nJobs whose functions or packages are deleted fail where a worker needs them next.\n");
   }
   // Becomes Python, with `first` and what follows the first word that is no option.
   CLI::App* AddPython(const char* name, const char* help, std::vector<std::string> first) {
@@ -457,6 +439,7 @@ class CommandLine {
   bool http_token_ = false;  // The one token that is shown.
   QueryOptions query_;
   ListOptions list_;
+  LogsOptions logs_;
   KvOptions kv_;
   WhyOptions why_;
   RunOptions run_program_;

@@ -110,7 +110,8 @@ class Node {
     if (!embedded_ || !join_.empty()) SHEAF_RETURN_IF_ERROR(Connect(flags, plan.settings));
     SHEAF_RETURN_IF_ERROR(StartDashboard(flags, plan.settings));
     MakeRaylet(std::move(plan.raylet), open_files);
-    if (join_.empty()) SHEAF_RETURN_IF_ERROR(StartGcs());
+    if (join_.empty())
+      SHEAF_RETURN_IF_ERROR(embedded_ ? StartEmbeddedGcs() : StartGcsChild(flags, plan));
     SHEAF_RETURN_IF_ERROR(StartRaylet());
     metrics_.SetRefresh([this] {
       raylet_->PublishMetrics();
@@ -204,6 +205,7 @@ class Node {
     log.level = settings.log_level;
     log.file = session_->log_directory() + "/node.log";
     log.process = absl::StrCat("node ", getpid());
+    if (settings.log_json) log.json_dataset = "sheaf.raylet";
     SHEAF_RETURN_IF_ERROR(StartLog(log));
     if (latest && resume.empty()) {
       Log(LogLevel::kInfo, "--resume=latest: none has ended in ", settings.base_directory,
@@ -320,10 +322,7 @@ class Node {
     return raylet_->Start();
   }
 
-  // The GCS of a program's own node ends with it, and nothing of it is worth a disk: it is a part
-  // of this process, as a second one would cost the program's start.
-  absl::Status StartGcs() { return embedded_ ? StartEmbeddedGcs() : StartGcsChild(); }
-
+  // The GCS of a program's own node ends with it, and nothing of it is worth a disk or a process.
   absl::Status StartEmbeddedGcs() {
     GcsProcessOptions options;
     options.metrics = &own_page_.page();
@@ -334,7 +333,7 @@ class Node {
     return absl::OkStatus();
   }
 
-  absl::Status StartGcsChild() {
+  absl::Status StartGcsChild(const NodeFlags& flags, const NodePlan& plan) {
     SHEAF_ASSIGN_OR_RETURN(gcs_metrics_fd_, MakeSegment("sheaf-gcs-metrics", kMetricsBytes));
     SHEAF_ASSIGN_OR_RETURN(
         gcs_page_, Mapping::Map(gcs_metrics_fd_.get(), 0, kMetricsBytes, Access::kReadWrite));
@@ -343,6 +342,8 @@ class Node {
     options.database = session_->database();
     options.address = connections_->address();
     options.log_directory = session_->log_directory();
+    options.keep_jobs = flags.keep_jobs;
+    options.log_json = plan.settings.log_json;
     options.metrics_fd = gcs_metrics_fd_.get();
     options.send = [this](ProcessId to, FrameKind kind, std::string body) {
       FromGcsHere(to, kind, std::move(body));

@@ -100,6 +100,7 @@ absl::StatusOr<NodePlan> PlanNode(const NodeFlags& flags, const Settings& given)
   plan.settings = given;
   Settings& settings = plan.settings;
   if (!flags.directory.empty()) settings.base_directory = flags.directory;
+  if (!flags.log_format.empty()) settings.log_json = flags.log_format == "json";
   SHEAF_RETURN_IF_ERROR(ReadNumber("--num-cpus", flags.cpus, 1e6, settings.cpus));
   SHEAF_RETURN_IF_ERROR(ReadNumber("--num-gpus", flags.gpus, 1e4, settings.gpus));
   SHEAF_RETURN_IF_ERROR(ReadBytes("--memory", flags.memory, settings.memory_bytes));
@@ -146,6 +147,7 @@ absl::StatusOr<NodePlan> PlanNode(const NodeFlags& flags, const Settings& given)
 
   raylet.memory_watch.limit = settings.memory_limit;
   raylet.worker_log_bytes = settings.worker_log_bytes;
+  raylet.log_events = settings.log_json;
   raylet.log_keep = settings.log_hours * 3600 * kSecond;
   raylet.log_to_driver = settings.log_to_driver;
   raylet.worker_templates = settings.worker_template;

@@ -233,6 +233,8 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--advertise-address", advertise);
   add("--unheard-limit", absl::StrCat(unheard_limit));
   add("--gcs-lost-timeout", absl::StrCat(gcs_lost_timeout));
+  add("--log-format", log_format);
+  add("--keep-jobs", absl::StrCat(keep_jobs));
   if (port >= 0) add("--port", std::to_string(port));
   add("--tls-peer-name", tls_peer_name);
   return out;

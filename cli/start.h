@@ -42,6 +42,8 @@ struct NodeFlags {
                              // or `token` in the directory of sessions.
   double unheard_limit = 15;       // Seconds; docs/cli.md.
   double gcs_lost_timeout = 1800;  // Seconds, 0: for ever; docs/cli.md.
+  std::string log_format;          // "text", "json"; empty: SHEAF_LOG_FORMAT.
+  uint32_t keep_jobs = 10'000;     // Submitted ones that have ended.
   std::string tls_directory;       // Empty: SHEAF_TLS_DIR, or no TLS.
   std::string tls_peer_name;       // Empty: SHEAF_TLS_PEER_NAME, or any.
 

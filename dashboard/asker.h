@@ -39,7 +39,8 @@ class Asker {
   // returns; with 429 at once when too many wait.
   void Answer(const http::Reply& reply, std::function<http::Response()> work);
 
-  // To be called within work.
+  // Both to be called within work.
+  const AskNode& ask() const { return ask_; }
   absl::StatusOr<proto::StateAnswer> Ask(const proto::StateQuery& query, Nanos timeout) const {
     return ask_(query, timeout);
   }

@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions opt
   std::unique_ptr<Dashboard> dashboard(new Dashboard(options));
   http::Router router;
   AddClusterRoutes(router, dashboard->asker_, options.session);
-  AddLogRoutes(router, dashboard->asker_, dashboard->follower_, options.logs);
+  AddLogRoutes(router, dashboard->asker_, dashboard->follower_, options.node);
   AddProfileRoutes(router, dashboard->asker_);
   AddStackRoutes(router, dashboard->asker_);
   AddStateRoutes(router, dashboard->asker_);

@@ -19,7 +19,7 @@ struct DashboardOptions {
   http::ServerOptions server;
   AskNode ask;
   std::string session;  // The node's session directory.
-  LogPlace logs;        // Of that node.
+  NodeNumber node = 0;  // Which it is.
 };
 
 class Dashboard {
@@ -32,7 +32,7 @@ class Dashboard {
 
  private:
   explicit Dashboard(const DashboardOptions& options)
-      : asker_(options.ask), jobs_(asker_, options.ask, options.session) {}
+      : asker_(options.ask), follower_(options.ask), jobs_(asker_, options.ask, follower_) {}
 
   Asker asker_;
   LogFollower follower_;

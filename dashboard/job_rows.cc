@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/ids.h"
 #include "base/text/json.h"
+#include "dashboard/state_rows.h"
 #include "http/json.h"
 
 namespace sheaf::dashboard {
@@ -137,18 +138,24 @@ std::string RuntimeEnvJson(const std::string& text, bool redacts) {
   return json::serialize(*parsed);
 }
 
-std::string DriverInfoJson(const proto::JobRow& row) {
-  return JsonObject()
-      .Add("id", JsonString(JobId(row.job())))
-      .Add("node_ip_address", JsonString("127.0.0.1"))
-      .Add("pid", JsonString(absl::StrCat(row.os_pid())))
-      .Done();
+const NodePlace& PlaceOf(NodeNumber node, const NodePlaces& nodes) {
+  static const NodePlace nowhere;
+  const auto found = nodes.find(node);
+  return found == nodes.end() ? nowhere : found->second;
 }
 
-std::string NodeId(NodeNumber node) {
-  // As sheaf.nodes() writes it: 28 bytes.
-  return JsonString(std::string(48, '0') +
-                    std::string(absl::StrCat(absl::Hex(node, absl::kZeroPad8))));
+std::string AgentJson(NodeNumber node, const NodePlaces& nodes) {
+  const std::string& address = PlaceOf(node, nodes).http_address;
+  return address.empty() ? kNull : JsonString(address);
+}
+
+std::string DriverInfoJson(const proto::JobRow& row, const NodePlaces& nodes) {
+  const NodeNumber node = ProcessId::Unpack(row.driver()).node;
+  return JsonObject()
+      .Add("id", JsonString(JobId(row.job())))
+      .Add("node_ip_address", JsonString(PlaceOf(node, nodes).ip))
+      .Add("pid", JsonString(absl::StrCat(row.os_pid())))
+      .Done();
 }
 
 std::string Milliseconds(int64_t time) { return time == 0 ? kNull : JsonNumber(time); }
@@ -171,7 +178,17 @@ Drivers SortDrivers(const proto::StateAnswer& jobs) {
   return drivers;
 }
 
-std::string SubmissionJson(const S& submission, const proto::JobRow* driver, bool redacts) {
+NodePlaces PlacesOf(const proto::StateAnswer& nodes) {
+  NodePlaces places;
+  for (const proto::NodeRow& row : nodes.nodes()) {
+    const std::string& metrics = row.metrics_url();  // "http://10.0.0.1:9400/metrics"
+    places[row.node()] = {HostOfAddress(row.address()), metrics.substr(0, metrics.rfind('/'))};
+  }
+  return places;
+}
+
+std::string SubmissionJson(const S& submission, const proto::JobRow* driver,
+                           const NodePlaces& nodes, bool redacts) {
   const proto::Entrypoint& wanted = submission.entrypoint();
   const char* const error_type =
       submission.state() == S::FAILED ? ErrorTypeOf(submission.failure()) : nullptr;
@@ -180,7 +197,7 @@ std::string SubmissionJson(const S& submission, const proto::JobRow* driver, boo
       .Add("type", JsonString("SUBMISSION"))
       .Add("job_id", driver == nullptr ? kNull : JsonString(JobId(driver->job())))
       .Add("submission_id", JsonString(wanted.submission_id()))
-      .Add("driver_info", driver == nullptr ? kNull : DriverInfoJson(*driver))
+      .Add("driver_info", driver == nullptr ? kNull : DriverInfoJson(*driver, nodes))
       .Add("status", JsonString(StatusOf(submission.state())))
       .Add("entrypoint", JsonString(wanted.command()))
       .Add("message", JsonString(MessageOf(submission)))
@@ -189,20 +206,22 @@ std::string SubmissionJson(const S& submission, const proto::JobRow* driver, boo
       .Add("end_time", Milliseconds(submission.ended_unix_ms()))
       .Add("metadata", ObjectJson(wanted.metadata()))
       .Add("runtime_env", RuntimeEnvJson(wanted.runtime_env(), redacts))
-      .Add("driver_agent_http_address", kNull)
-      .Add("driver_node_id", submission.node() == 0 ? kNull : NodeId(submission.node()))
+      .Add("driver_agent_http_address", AgentJson(submission.node(), nodes))
+      .Add("driver_node_id",
+           submission.node() == 0 ? kNull : JsonString(NodeIdText(submission.node())))
       .Add("driver_exit_code", code ? JsonNumber(int64_t{*code}) : kNull)
       .Done();
 }
 
-std::string DriverJson(const proto::JobRow& row) {
+std::string DriverJson(const proto::JobRow& row, const NodePlaces& nodes) {
+  const NodeNumber node = ProcessId::Unpack(row.driver()).node;
   const bool runs = row.state() == "RUNNING";
   const char* const status = runs ? "RUNNING" : row.state() == "FINISHED" ? "SUCCEEDED" : "FAILED";
   return JsonObject()
       .Add("type", JsonString("DRIVER"))
       .Add("job_id", JsonString(JobId(row.job())))
       .Add("submission_id", kNull)
-      .Add("driver_info", DriverInfoJson(row))
+      .Add("driver_info", DriverInfoJson(row, nodes))
       .Add("status", JsonString(status))
       .Add("entrypoint", JsonString(row.entrypoint()))
       .Add("message", kNull)
@@ -211,8 +230,8 @@ std::string DriverJson(const proto::JobRow& row) {
       .Add("end_time", Milliseconds(row.end_time_unix_s() * 1000))
       .Add("metadata", ObjectJson(row.metadata()))
       .Add("runtime_env", "{}")
-      .Add("driver_agent_http_address", kNull)
-      .Add("driver_node_id", NodeId(ProcessId::Unpack(row.driver()).node))
+      .Add("driver_agent_http_address", AgentJson(node, nodes))
+      .Add("driver_node_id", JsonString(NodeIdText(node)))
       .Add("driver_exit_code", kNull)
       .Done();
 }

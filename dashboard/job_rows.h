@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/ids.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
 
@@ -20,9 +21,17 @@ struct Drivers {
 Drivers SortDrivers(const proto::StateAnswer& jobs);
 std::string JobId(uint32_t job);  // 8 hexadecimal digits.
 
+// Where a node is, as clients are told.
+struct NodePlace {
+  std::string ip;
+  std::string http_address;  // Of what the node itself serves over HTTP; empty: nothing.
+};
+using NodePlaces = std::map<NodeNumber, NodePlace>;
+NodePlaces PlacesOf(const proto::StateAnswer& nodes);
+
 // `driver` may be null. `redacts`: values of variables are left out.
 std::string SubmissionJson(const proto::Submission& submission, const proto::JobRow* driver,
-                           bool redacts);
-std::string DriverJson(const proto::JobRow& row);
+                           const NodePlaces& nodes, bool redacts);
+std::string DriverJson(const proto::JobRow& row, const NodePlaces& nodes);
 
 }  // namespace sheaf::dashboard

@@ -45,7 +45,7 @@ proto::JobRow Driver(uint32_t job, const std::string& metadata) {
 SCENARIO("a submission has all fields of a job, in each of its states") {
   for (int state = 0; S::State_IsValid(state); ++state) {
     const auto row =
-        Parsed(SubmissionJson(Submission(static_cast<S::State>(state)), nullptr, false));
+        Parsed(SubmissionJson(Submission(static_cast<S::State>(state)), nullptr, {}, false));
     for (const char* name :
          {"type", "job_id", "submission_id", "driver_info", "status", "entrypoint", "message",
           "error_type", "start_time", "end_time", "metadata", "runtime_env",
@@ -54,7 +54,7 @@ SCENARIO("a submission has all fields of a job, in each of its states") {
       CHECK(row.contains(name));
     }
   }
-  CHECK(Text(Parsed(SubmissionJson(Submission(S::STARTING), nullptr, false)), "status") ==
+  CHECK(Text(Parsed(SubmissionJson(Submission(S::STARTING), nullptr, {}, false)), "status") ==
         "PENDING");
 }
 
@@ -66,7 +66,7 @@ SCENARIO("a failed submission says why") {
   WHEN("its command exited") {
     submission.mutable_death()->set_cause(proto::Death::EXITED);
     submission.mutable_death()->set_code(3);
-    const auto row = Parsed(SubmissionJson(submission, nullptr, false));
+    const auto row = Parsed(SubmissionJson(submission, nullptr, {}, false));
     CHECK(row.at("driver_exit_code").as_int64() == 3);
     CHECK(Text(row, "error_type") == "JOB_ENTRYPOINT_COMMAND_ERROR");
     CHECK(Text(row, "message") ==
@@ -76,13 +76,14 @@ SCENARIO("a failed submission says why") {
   WHEN("a signal ended it") {
     submission.mutable_death()->set_cause(proto::Death::SIGNALLED);
     submission.mutable_death()->set_code(9);
-    CHECK(Parsed(SubmissionJson(submission, nullptr, false)).at("driver_exit_code").as_int64() ==
-          -9);
+    CHECK(
+        Parsed(SubmissionJson(submission, nullptr, {}, false)).at("driver_exit_code").as_int64() ==
+        -9);
   }
   WHEN("it did not start in time") {
     submission.set_failure(S::NOT_STARTED_IN_TIME);
     submission.set_start_timeout_ns(900'000'000'000);
-    CHECK(Text(Parsed(SubmissionJson(submission, nullptr, false)), "message").substr(0, 61) ==
+    CHECK(Text(Parsed(SubmissionJson(submission, nullptr, {}, false)), "message").substr(0, 61) ==
           "Job supervisor actor failed to start within 900 seconds. This");
   }
 }
@@ -90,10 +91,10 @@ SCENARIO("a failed submission says why") {
 SCENARIO("values of variables are left out for browsers") {
   S submission = Submission(S::RUNNING);
   submission.mutable_entrypoint()->set_runtime_env(R"({"env_vars":{"SECRET":"abc"},"pip":["a"]})");
-  const std::string shown = SubmissionJson(submission, nullptr, true);
+  const std::string shown = SubmissionJson(submission, nullptr, {}, true);
   CHECK(shown.find("abc") == std::string::npos);
   CHECK(shown.find(R"({"SECRET":"<redacted>"})") != std::string::npos);
-  CHECK(SubmissionJson(submission, nullptr, false).find("abc") != std::string::npos);
+  CHECK(SubmissionJson(submission, nullptr, {}, false).find("abc") != std::string::npos);
 }
 
 SCENARIO("drivers belong to the submission that their metadata name") {
@@ -107,11 +108,11 @@ SCENARIO("drivers belong to the submission that their metadata name") {
   CHECK(drivers.submission_of.at("00000002") == "one");
   CHECK(drivers.others.size() == 2);
   const auto row =
-      Parsed(SubmissionJson(Submission(S::RUNNING), &drivers.of_submission.at("one"), false));
+      Parsed(SubmissionJson(Submission(S::RUNNING), &drivers.of_submission.at("one"), {}, false));
   CHECK(Text(row, "job_id") == "00000003");
   CHECK(Text(row.at("driver_info").as_object(), "pid") == "77");
-  CHECK(Text(Parsed(DriverJson(Driver(1, ""))), "type") == "DRIVER");
-  CHECK(Parsed(DriverJson(Driver(4, "no JSON"))).at("metadata").as_object().empty());
+  CHECK(Text(Parsed(DriverJson(Driver(1, ""), {})), "type") == "DRIVER");
+  CHECK(Parsed(DriverJson(Driver(4, "no JSON"), {})).at("metadata").as_object().empty());
 }
 
 }  // namespace sheaf::dashboard

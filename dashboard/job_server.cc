@@ -1,10 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/job_server.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -14,9 +10,10 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "base/text/json.h"
-#include "base/unique_fd.h"
 #include "dashboard/gcs_question.h"
 #include "dashboard/job_request.h"
+#include "dashboard/log_finder.h"
+#include "dashboard/state_rows.h"
 
 namespace sheaf::dashboard {
 namespace {
@@ -24,6 +21,8 @@ namespace {
 constexpr Nanos kAnswerTime = 10 * kSecond;
 constexpr uint32_t kPage = 10'000;
 constexpr uint64_t kMostJobs = 20'000;  // Of one answer: all that a GCS keeps.
+constexpr char kNoLogs[] = "Can only get logs of submission type jobs";
+constexpr uint64_t kMaxShownLog = 64 << 20;
 
 http::Response Json(std::string body) { return {.body = std::move(body)}; }
 
@@ -65,9 +64,6 @@ uint64_t NumberOf(const http::Request& request, std::string_view name, uint64_t 
 
 }  // namespace
 
-JobServer::JobServer(Asker& asker, AskNode ask, std::string session)
-    : asker_(asker), ask_(std::move(ask)), session_(std::move(session)), tails_(ask_) {}
-
 void JobServer::AddRoutes(http::Router& router) {
   AddJobRoutes(router);
   AddPackageRoutes(router);
@@ -84,7 +80,6 @@ void JobServer::AddJobRoutes(http::Router& router) {
   using http::Reply;
   using http::Request;
   using http::Right;
-  constexpr char kNoLogs[] = "Can only get logs of submission type jobs";
   router.Add({.method = "POST",
               .pattern = "/api/jobs",
               .right = Right::kChange,
@@ -94,9 +89,9 @@ void JobServer::AddJobRoutes(http::Router& router) {
   router.Add({.method = "GET",
               .pattern = "/api/jobs/{id}",
               .handler = OfJob(nullptr, [](const Found& job, const Request& request, const Reply&) {
-                return Json(job.is_submission
-                                ? SubmissionJson(job.submission, job.Driver(), request.browser)
-                                : DriverJson(*job.Driver()));
+                return Json(job.is_submission ? SubmissionJson(job.submission, job.Driver(),
+                                                               job.nodes, request.browser)
+                                              : DriverJson(*job.Driver(), job.nodes));
               })});
   router.Add({.method = "POST",
               .pattern = "/api/jobs/{id}/stop",
@@ -114,18 +109,17 @@ void JobServer::AddJobRoutes(http::Router& router) {
                                })});
   router.Add({.method = "GET",
               .pattern = "/api/jobs/{id}/logs",
-              .handler = OfJob(kNoLogs, [this](const Found& job, const Request& request,
-                                               const Reply&) { return Logs(job, request); })});
-  const WithJob follow = [this](const Found& job, const Request& request, const Reply& reply) {
-    Follow(job, request, reply);
-    return http::Response();  // Counts for nothing: the answer goes on.
-  };
+              .handler = OfJob(
+                  kNoLogs, [this](const Found& job, const Request& request, const Reply& reply) {
+                    return Logs(job, request, reply);
+                  })});
   router.Add({.method = "GET",
               .pattern = "/api/jobs/{id}/logs/tail",
-              .handler = OfJob(kNoLogs, follow),
+              .handler = Follow(/*is_counted=*/false),
               .web_socket = true});
-  router.Add(
-      {.method = "GET", .pattern = "/api/sheaf/jobs/{id}/logs", .handler = OfJob(kNoLogs, follow)});
+  router.Add({.method = "GET",
+              .pattern = "/api/sheaf/jobs/{id}/logs",
+              .handler = Follow(/*is_counted=*/true)});
 }
 
 http::Handler JobServer::OfJob(const char* refusal, WithJob then) {
@@ -150,6 +144,14 @@ absl::StatusOr<Drivers> JobServer::AskDrivers() const {
   return SortDrivers(*answer);
 }
 
+absl::StatusOr<NodePlaces> JobServer::AskNodes() const {
+  proto::StateQuery nodes;
+  nodes.set_what(proto::StateQuery::NODES);
+  const absl::StatusOr<proto::StateAnswer> answer = ask_(nodes, kAnswerTime);
+  if (!answer.ok()) return absl::UnavailableError(answer.status().message());
+  return PlacesOf(*answer);
+}
+
 const proto::JobRow* JobServer::Found::Driver() const {
   const auto& rows = is_submission ? drivers.of_submission : drivers.others;
   const auto row = rows.find(is_submission ? submission.entrypoint().submission_id() : job_id);
@@ -159,6 +161,7 @@ const proto::JobRow* JobServer::Found::Driver() const {
 absl::StatusOr<JobServer::Found> JobServer::Find(const std::string& id) const {
   Found found;
   SHEAF_ASSIGN_OR_RETURN(found.drivers, AskDrivers());
+  SHEAF_ASSIGN_OR_RETURN(found.nodes, AskNodes());
   found.job_id = id;
   if (found.drivers.others.contains(id)) return found;
   const auto of_driver = found.drivers.submission_of.find(id);
@@ -193,6 +196,8 @@ http::Response JobServer::List(const http::Request& request) {
   const uint64_t limit = is_page ? NumberOf(request, "limit", 100) : kMostJobs;
   const absl::StatusOr<Drivers> drivers = AskDrivers();
   if (!drivers.ok()) return Failure(drivers.status());
+  const absl::StatusOr<NodePlaces> nodes = AskNodes();
+  if (!nodes.ok()) return Failure(nodes.status());
   proto::GcsRequest list;
   if (const auto after = request.Query("after")) {
     proto::GcsRequest last;
@@ -213,14 +218,14 @@ http::Response JobServer::List(const http::Request& request) {
       const auto driver = drivers->of_submission.find(submission.entrypoint().submission_id());
       rows.Add(SubmissionJson(submission,
                               driver == drivers->of_submission.end() ? nullptr : &driver->second,
-                              request.browser));
+                              *nodes, request.browser));
       list.mutable_list_submissions()->set_before(submission.number());
       ++shown;
     }
     more = page->submissions().more() && page->submissions().submissions_size() > 0;
   }
   if (!is_page) {
-    for (const auto& [id, row] : drivers->others) rows.Add(DriverJson(row));
+    for (const auto& [id, row] : drivers->others) rows.Add(DriverJson(row, *nodes));
   }
   return Json(rows.Done());
 }
@@ -247,43 +252,66 @@ http::Response JobServer::Delete(const std::string& id) const {
   return Json(JsonObject().Add("deleted", JsonBool(true)).Done());
 }
 
-std::string JobServer::LogPath(const proto::Submission& submission) const {
-  return absl::StrCat(session_, "/logs/job-driver-", submission.entrypoint().submission_id(),
-                      ".log");
+NodeLog JobServer::LogOf(const proto::Submission& submission) const {
+  return NodeLog(ask_, {submission.node(), JobLogOf(submission.entrypoint().submission_id())});
 }
 
-http::Response JobServer::Logs(const Found& job, const http::Request& request) const {
-  const UniqueFd file(open(LogPath(job.submission).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct stat about = {};
-  if (!file.valid() || fstat(file.get(), &about) != 0)
-    return Json(JsonObject().Add("logs", JsonString("")).Done());
-  off_t begin = static_cast<off_t>(
-      std::min<uint64_t>(NumberOf(request, "offset", 0), static_cast<uint64_t>(about.st_size)));
-  const auto most = static_cast<off_t>(
-      std::min<uint64_t>(NumberOf(request, "limit", kMaxShownLog), kMaxShownLog));
-  std::string text;
-  if (!request.Query("offset") && about.st_size > most) {
-    begin = about.st_size - most;
-    text = absl::StrCat("[sheaf: the first ", begin, " bytes are left out]\n");
-  }
-  std::string bytes(static_cast<size_t>(std::min(most, about.st_size - begin)), '\0');
-  const ssize_t count = pread(file.get(), bytes.data(), bytes.size(), begin);
-  bytes.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
-  return Json(JsonObject().Add("logs", JsonString(text + bytes)).Done());
+// The last 64 MiB of what there is, or ?limit bytes of it from ?offset on.
+http::Response JobServer::Logs(const Found& job, const http::Request& request,
+                               const http::Reply& reply) {
+  constexpr char kHead[] = "{\"logs\":\"";
+  constexpr char kTail[] = "\"}";
+  NodeLog log = LogOf(job.submission);
+  absl::StatusOr<proto::LogPiece> end = absl::NotFoundError("");
+  if (job.submission.node() != 0) end = log.Last(0, 1);
+  // Nothing is printed yet, or the log has gone with its node.
+  if (absl::IsNotFound(end.status())) return Json(absl::StrCat(kHead, kTail));
+  if (absl::IsAborted(end.status()))
+    return http::PlainText(404, std::string(end.status().message()));
+  if (!end.ok()) return Failure(end.status());
+  const uint64_t most = std::min(NumberOf(request, "limit", kMaxShownLog), kMaxShownLog);
+  const bool is_part = request.Query("offset").has_value();
+  uint64_t begin = end->next() - std::min(end->next(), most);
+  if (is_part) begin = std::min(NumberOf(request, "offset", 0), end->next());
+  const uint64_t until = std::min(end->next(), begin + most);
+  log.Seek(begin);
+  const absl::StatusOr<proto::LogPiece> piece =
+      log.Next(static_cast<uint32_t>(std::min<uint64_t>(until - begin, kLogPieceBytes)));
+  if (!piece.ok()) return Failure(piece.status());
+  LogText text(LogText::Form::kInJson);
+  std::string body = kHead;
+  if (!is_part && piece->offset() > 0)
+    body +=
+        text.Words(absl::StrCat("[sheaf: the first ", piece->offset(), " bytes are left out]\n"));
+  if (until > begin) body += text.Next(piece->bytes());
+  if (until == begin || log.offset() >= until) return Json(body + text.Last() + kTail);
+  std::shared_ptr<http::Stream> stream = reply.Open({});
+  stream->Write(std::move(body));
+  follower_.Add(std::move(stream), {.log = std::move(log), .text = std::move(text), .until = until},
+                kTail);
+  return http::Response();  // Counts for nothing: the stream is the answer.
 }
 
-void JobServer::Follow(const Found& job, const http::Request& request, const http::Reply& reply) {
-  const std::string path = LogPath(job.submission);
-  struct stat about = {};
-  const off_t size = stat(path.c_str(), &about) == 0 ? about.st_size : 0;
-  const auto wanted = static_cast<off_t>(
-      std::min<uint64_t>(NumberOf(request, "offset", 0), static_cast<uint64_t>(INT64_MAX)));
-  const off_t offset = std::max(wanted, size - kMaxShownLog);
-  http::Response head;
-  head.content_type = "text/plain; charset=utf-8";
-  head.headers.emplace_back("X-Sheaf-Offset", absl::StrCat(offset));
-  tails_.Add(job.submission.entrypoint().submission_id(), path, offset,
-             reply.Open(std::move(head)));
+// Of the counted one X-Sheaf-Offset says which byte is the first.
+http::Handler JobServer::Follow(bool is_counted) {
+  return OfJob(kNoLogs, [this, is_counted](const Found& job, const http::Request& request,
+                                           const http::Reply& reply) {
+    const uint64_t wanted = NumberOf(request, "offset", 0);
+    NodeLog log = LogOf(job.submission);
+    log.Seek(wanted);
+    if (is_counted && job.submission.node() != 0) {
+      const absl::StatusOr<proto::LogPiece> piece = log.Next(1);
+      log.Seek(piece.ok() ? piece->offset() : wanted);
+    }
+    http::Response head;
+    head.content_type = "text/plain; charset=utf-8";
+    head.headers.emplace_back("X-Sheaf-Offset", absl::StrCat(log.offset()));
+    follower_.Add(reply.Open(std::move(head)),
+                  {.log = std::move(log),
+                   .submission_id = job.submission.entrypoint().submission_id(),
+                   .is_counted = is_counted});
+    return http::Response();  // Counts for nothing: the stream is the answer.
+  });
 }
 
 }  // namespace sheaf::dashboard

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The routes of jobs and of their packages, as Ray 2.60 has them, and Sheaf's own. It holds no
-// state: submissions are the GCS's, packages lie in its key-value store, logs in the session.
+// state: submissions are the GCS's, packages lie in its key-value store, logs on the nodes.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,16 @@
 
 #include "dashboard/asker.h"
 #include "dashboard/job_rows.h"
-#include "dashboard/log_tails.h"
+#include "dashboard/log_follower.h"
 #include "http/router.h"
 
 namespace sheaf::dashboard {
 
 class JobServer {
  public:
-  // `session`: the directory of the node that `ask` asks. `asker` outlives this.
-  JobServer(Asker& asker, AskNode ask, std::string session);
+  // `asker` and `follower` outlive this.
+  JobServer(Asker& asker, AskNode ask, LogFollower& follower)
+      : asker_(asker), ask_(std::move(ask)), follower_(follower) {}
   JobServer(const JobServer&) = delete;
   JobServer& operator=(const JobServer&) = delete;
 
@@ -30,6 +31,7 @@ class JobServer {
     proto::Submission submission;
     Drivers drivers;
     std::string job_id;  // Of a driver that nobody submitted.
+    NodePlaces nodes;
     bool is_submission = false;
 
     // Of the submission, or the job itself where that is a driver; null: there is none.
@@ -45,21 +47,21 @@ class JobServer {
   http::Handler OfJob(const char* refusal, WithJob then);
   absl::StatusOr<Found> Find(const std::string& id) const;
   absl::StatusOr<Drivers> AskDrivers() const;
+  absl::StatusOr<NodePlaces> AskNodes() const;
 
   http::Response Submit(const http::Request& request);
   http::Response List(const http::Request& request);
   http::Response Stop(const proto::Submission& submission) const;
   http::Response Delete(const std::string& id) const;
-  http::Response Logs(const Found& job, const http::Request& request) const;
-  void Follow(const Found& job, const http::Request& request, const http::Reply& reply);
+  http::Response Logs(const Found& job, const http::Request& request, const http::Reply& reply);
+  http::Handler Follow(bool is_counted);
   http::Response PutPackage(const http::Request& request);
   http::Response HasPackage(const http::Request& request);
-  std::string LogPath(const proto::Submission& submission) const;
+  NodeLog LogOf(const proto::Submission& submission) const;
 
   Asker& asker_;
   const AskNode ask_;
-  const std::string session_;
-  LogTails tails_;
+  LogFollower& follower_;
 };
 
 }  // namespace sheaf::dashboard

@@ -1,50 +1,96 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/log_follower.h"
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
-
-#include "dashboard/log_files.h"
 
 namespace sheaf::dashboard {
 namespace {
 
-constexpr Nanos kPeriod = 250 * kMillisecond;
-constexpr uint64_t kPart = 64 * 1024;
-
-// Sends what there is. False: nobody watches, or there is nothing to read.
-bool Advance(FollowedLog& log) {
-  while (log.stream->open()) {
-    const absl::StatusOr<LogPart> part = ReadLogFrom(log.directory, log.name, log.sent, kPart);
-    if (!part.ok()) {
-      log.stream->Close(1011, "the log has gone");
-      return false;
-    }
-    if (part->bytes.empty()) return true;
-    // A slow viewer gets it later, from the file.
-    if (!log.stream->Write(log.plain ? WithoutAnsiCodes(part->bytes) : part->bytes)) break;
-    log.sent = part->end;
-  }
-  return log.stream->open();
-}
+constexpr Nanos kPeriod = 200 * kMillisecond;
+constexpr uint16_t kAllSaid = 1000;
+constexpr uint16_t kCannotGoOn = 1011;
 
 }  // namespace
 
-LogFollower::LogFollower() : thread_({"sheaf-follow", kPeriod, [this] { Tick(); }}) {}
+class LogFollower::Viewer : public std::enable_shared_from_this<Viewer> {
+ public:
+  Viewer(LogFollower& follower, std::shared_ptr<http::Stream> stream, TailedLog log,
+         std::string last)
+      : follower_(follower),
+        stream_(std::move(stream)),
+        tail_(follower.ask_, std::move(log)),
+        last_(std::move(last)),
+        thread_({"sheaf-follow", kPeriod, [this] { Step(); }}) {}
+  ~Viewer() {
+    stopping_ = true;
+    thread_.Stop();
+  }
 
-void LogFollower::Add(FollowedLog log) {
+  void Begin() {
+    stream_->OnChange([weak = weak_from_this()] {
+      if (const auto viewer = weak.lock()) viewer->thread_.Post([v = viewer.get()] { v->Step(); });
+    });
+    thread_.Post([this] { Step(); });
+  }
+
+ private:
+  void Step() {
+    while (!over_ && !stopping_ && stream_->open()) {
+      if (!unsent_.empty() && !stream_->Write(unsent_)) return;  // OnChange says when.
+      unsent_.clear();
+      if (end_ != LogTail::End::kNone) {
+        const bool all = end_ == LogTail::End::kAll;
+        stream_->Close(all ? kAllSaid : kCannotGoOn, all ? "" : "the log does not go on");
+        break;
+      }
+      LogTail::Step step = tail_.Next();
+      unsent_ = std::move(step.text);
+      end_ = step.end;
+      if (end_ != LogTail::End::kNone) unsent_ += last_;
+      if (unsent_.empty() && end_ == LogTail::End::kNone && !step.more) return;
+    }
+    if (!stopping_ && !std::exchange(over_, true)) follower_.OnOver(this);
+  }
+
+  LogFollower& follower_;
+  const std::shared_ptr<http::Stream> stream_;
+  LogTail tail_;
+  const std::string last_;
+  std::string unsent_;
+  LogTail::End end_ = LogTail::End::kNone;
+  bool over_ = false;
+  std::atomic<bool> stopping_ = false;
+  ThreadExecutor thread_;  // Last: it uses the others.
+};
+
+LogFollower::~LogFollower() {
+  reaper_.Stop();
   const MutexLock lock(mutex_);
-  logs_.push_back(std::move(log));
+  viewers_.clear();
 }
 
-void LogFollower::Tick() {
-  std::vector<FollowedLog> logs;
+void LogFollower::Add(std::shared_ptr<http::Stream> stream, TailedLog log, std::string last) {
+  const auto viewer =
+      std::make_shared<Viewer>(*this, std::move(stream), std::move(log), std::move(last));
   {
     const MutexLock lock(mutex_);
-    logs.swap(logs_);
+    viewers_.push_back(viewer);
   }
-  for (FollowedLog& log : logs) {
-    if (Advance(log)) Add(std::move(log));
-  }
+  viewer->Begin();
+}
+
+void LogFollower::OnOver(const Viewer* viewer) {
+  reaper_.Post([this, viewer] {
+    std::shared_ptr<Viewer> over;  // It ends without the lock.
+    const MutexLock lock(mutex_);
+    const auto found = std::find_if(viewers_.begin(), viewers_.end(),
+                                    [viewer](const auto& one) { return one.get() == viewer; });
+    if (found == viewers_.end()) return;
+    over = std::move(*found);
+    viewers_.erase(found);
+  });
 }
 
 }  // namespace sheaf::dashboard

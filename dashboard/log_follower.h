@@ -1,38 +1,38 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Sends what is written to log files from now on to those who watch, on one thread.
+// Sends logs to those who watch, each on a thread of its own: one that waits for a node that does
+// not answer holds up nobody else. What is not sent yet stays in the file.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "dashboard/log_tail.h"
 #include "http/message.h"
 
 namespace sheaf::dashboard {
 
-struct FollowedLog {
-  std::shared_ptr<http::Stream> stream;
-  std::string directory;
-  std::string name;
-  uint64_t sent = 0;   // Up to where in the file.
-  bool plain = false;  // Without the codes of colours.
-};
-
 // Thread-safe.
 class LogFollower {
  public:
-  LogFollower();
-  // Follows until the viewer goes or the file cannot be read any more.
-  void Add(FollowedLog log);
+  explicit LogFollower(AskNode ask) : ask_(std::move(ask)), reaper_("sheaf-unfollow") {}
+  ~LogFollower();
+  LogFollower(const LogFollower&) = delete;
+  LogFollower& operator=(const LogFollower&) = delete;
+
+  // Until the viewer goes, or the end of the log; `last` is sent behind it.
+  void Add(std::shared_ptr<http::Stream> stream, TailedLog log, std::string last = {});
 
  private:
-  void Tick();
+  class Viewer;
+  void OnOver(const Viewer* viewer);
 
+  const AskNode ask_;
   Mutex mutex_;
-  std::vector<FollowedLog> logs_ ABSL_GUARDED_BY(mutex_);
-  ThreadExecutor thread_;  // Last: it uses the others.
+  std::list<std::shared_ptr<Viewer>> viewers_ ABSL_GUARDED_BY(mutex_);
+  ThreadExecutor reaper_;  // Ends the threads of those that are over.
 };
 
 }  // namespace sheaf::dashboard

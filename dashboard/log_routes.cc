@@ -1,164 +1,155 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/log_routes.h"
 
-#include <algorithm>
-#include <optional>
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/ids.h"
 #include "base/status_macros.h"
-#include "dashboard/log_files.h"
-#include "dashboard/process_names.h"
-#include "dashboard/state_rows.h"
+#include "base/text/json.h"
+#include "dashboard/log_finder.h"
 #include "dashboard/state_table.h"
 
 namespace sheaf::dashboard {
 namespace {
 
-constexpr Nanos kAskTime = 10 * kSecond;
 constexpr int64_t kDefaultLines = 1000;
-
-absl::StatusOr<proto::StateAnswer> Question(const Asker& asker, proto::StateQuery::What what) {
-  proto::StateQuery query;
-  query.set_what(what);
-  query.set_limit(kMaxLimit);
-  return asker.Ask(query, kAskTime);
-}
-
-// kNotFound: the request names another node than `place`'s, or none.
-absl::Status CheckNode(const Asker& asker, const LogPlace& place, const http::Request& request) {
-  const std::string id = Parameter(request, "node_id"), ip = Parameter(request, "node_ip");
-  if (!id.empty()) {
-    SHEAF_ASSIGN_OR_RETURN(const uint32_t node, NodeOfId(id));
-    if (node == place.node) return absl::OkStatus();
-  } else if (!ip.empty()) {
-    SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer nodes,
-                           Question(asker, proto::StateQuery::NODES));
-    for (const proto::NodeRow& row : nodes.nodes()) {
-      const bool there =
-          row.address().empty() ? ip == "127.0.0.1" : absl::StartsWith(row.address(), ip + ":");
-      if (there && row.node() == place.node) return absl::OkStatus();
-    }
-  } else {
-    return absl::OkStatus();
-  }
-  return absl::NotFoundError(
-      absl::StrCat("this dashboard reads the logs of node ", NodeIdText(place.node),
-                   "; ask a dashboard of the other node: sheaf dashboard --address"));
-}
-
-// The process that the request names by pid, actor_id or task_id.
-absl::StatusOr<ProcessId> ProcessOf(const Asker& asker, const http::Request& request) {
-  const ProcessName name{.pid = Parameter(request, "pid"),
-                         .actor = Parameter(request, "actor_id"),
-                         .task = Parameter(request, "task_id")};
-  if (name.pid.empty() && name.actor.empty() && name.task.empty()) {
-    return absl::InvalidArgumentError(
-        "name a log by filename, actor_id, task_id, pid or submission_id");
-  }
-  return FindProcess(asker.asks(), name);
-}
-
-absl::StatusOr<std::string> FileOf(const Asker& asker, const LogPlace& place,
-                                   const http::Request& request) {
-  SHEAF_RETURN_IF_ERROR(CheckNode(asker, place, request));
-  if (const std::string name = Parameter(request, "filename"); !name.empty()) return name;
-  if (const std::string id = Parameter(request, "submission_id"); !id.empty()) {
-    return absl::StrCat("job-driver-", id, ".log");
-  }
-  std::string suffix = Parameter(request, "suffix");
-  if (suffix.empty()) suffix = "out";
-  if (suffix != "out" && suffix != "err") {
-    return absl::InvalidArgumentError(absl::StrCat("suffix=", suffix, ": want out or err"));
-  }
-  SHEAF_ASSIGN_OR_RETURN(const ProcessId id, ProcessOf(asker, request));
-  if (id.node != place.node) {
-    return absl::NotFoundError(
-        absl::StrCat("that runs on node ", NodeIdText(id.node), ", whose logs are not here"));
-  }
-  return absl::StrCat("worker-", id.ToString(), ".", suffix);
-}
-
-struct LogRequest {
-  std::string name;
-  LogPart part;
-  bool plain = false;
-};
-
-absl::StatusOr<LogRequest> Read(const Asker& asker, const LogPlace& place,
-                                const http::Request& request) {
-  int64_t lines = kDefaultLines;
-  const std::string text = Parameter(request, "lines");
-  if (!text.empty() && !absl::SimpleAtoi(text, &lines)) {
-    return absl::InvalidArgumentError(absl::StrCat("lines=", text, ": want a number; -1: all"));
-  }
-  LogRequest log;
-  log.plain = absl::EqualsIgnoreCase(Parameter(request, "filter_ansi_code"), "true");
-  SHEAF_ASSIGN_OR_RETURN(log.name, FileOf(asker, place, request));
-  SHEAF_ASSIGN_OR_RETURN(log.part, ReadLogEnd(place.directory, log.name, lines));
-  if (log.plain) log.part.bytes = WithoutAnsiCodes(log.part.bytes);
-  return log;
-}
-
 constexpr char kTextType[] = "text/plain; charset=utf-8";
 
-void AddFile(http::Router& router, Asker& asker, const LogPlace& place) {
-  router.Add({.method = "GET",
-              .pattern = "/api/v0/logs/file",
-              .handler = [&asker, place](const http::Request& request, const http::Reply& reply) {
-                asker.Answer(reply, [&asker, place, request] {
-                  absl::StatusOr<LogRequest> log = Read(asker, place, request);
-                  if (!log.ok()) {
-                    return http::PlainText(HttpStatusOf(log.status()),
-                                           std::string(log.status().message()));
-                  }
-                  return http::Response{.body = std::move(log->part.bytes),
-                                        .content_type = kTextType};
-                });
-              }});
+int StatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAborted:  // Its node has died.
+      return 404;
+    default:
+      return 503;
+  }
 }
 
-void AddStream(http::Router& router, Asker& asker, LogFollower& follower, const LogPlace& place) {
+template <class Number>
+absl::Status ReadNumber(const http::Request& request, const char* name, const char* wanted,
+                        Number* number) {
+  const std::string text(request.Query(name).value_or(""));
+  if (text.empty() || absl::SimpleAtoi(text, number)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name, "=", text, ": want ", wanted));
+}
+
+absl::StatusOr<LogWanted> WantedBy(const http::Request& request) {
+  const auto text = [&](const char* name) { return std::string(request.Query(name).value_or("")); };
+  LogWanted wanted{.node_id = text("node_id"),
+                   .node_ip = text("node_ip"),
+                   .name = text("filename"),
+                   .submission_id = text("submission_id"),
+                   .actor_id = text("actor_id"),
+                   .task_id = text("task_id")};
+  SHEAF_RETURN_IF_ERROR(
+      ReadNumber(request, "attempt_number", "the number of an attempt", &wanted.attempt));
+  if (!text("pid").empty()) {
+    wanted.pid = 0;
+    SHEAF_RETURN_IF_ERROR(ReadNumber(request, "pid", "the pid of a worker", &*wanted.pid));
+  }
+  const std::string suffix = text("suffix");
+  if (!suffix.empty() && suffix != "out" && suffix != "err") {
+    return absl::InvalidArgumentError(absl::StrCat("suffix=", suffix, ": want out or err"));
+  }
+  wanted.errors = suffix == "err";
+  return wanted;
+}
+
+// A log with its end, or all of it, before what comes later.
+struct Opened {
+  NodeLog log;
+  LogText text;
+  std::string begin{};  // Of what is wanted.
+  uint64_t left = 0;    // Of what is there already.
+};
+
+absl::StatusOr<Opened> Open(const Asker& asker, NodeNumber here, const http::Request& request) {
+  int64_t lines = kDefaultLines;
+  SHEAF_RETURN_IF_ERROR(ReadNumber(request, "lines", "a number; -1: all", &lines));
+  SHEAF_ASSIGN_OR_RETURN(const LogWanted wanted, WantedBy(request));
+  SHEAF_ASSIGN_OR_RETURN(LogName name, FindLog(asker.ask(), here, wanted));
+  const bool plain =
+      absl::EqualsIgnoreCase(std::string(request.Query("filter_ansi_code").value_or("")), "true");
+  Opened opened{NodeLog(asker.ask(), std::move(name)),
+                LogText(plain ? LogText::Form::kWithoutAnsiCodes : LogText::Form::kAsItIs)};
+  SHEAF_ASSIGN_OR_RETURN(const proto::LogPiece piece, opened.log.Last(lines, kLogPieceBytes));
+  if (lines < 0) opened.begin = NoteOn(piece, 0);
+  opened.begin += opened.text.Next(piece.bytes());
+  opened.left = piece.left();
+  return opened;
+}
+
+// The rest of `opened`, and with `follows` what comes then.
+void Follow(LogFollower& follower, Opened opened, bool follows, const http::Reply& reply) {
+  TailedLog rest{.log = std::move(opened.log), .text = std::move(opened.text)};
+  if (!follows) rest.until = rest.log.offset() + opened.left;
+  std::shared_ptr<http::Stream> stream = reply.Open({.content_type = kTextType});
+  stream->Write(std::move(opened.begin));
+  follower.Add(std::move(stream), std::move(rest));
+}
+
+void AddRead(http::Router& router, Asker& asker, LogFollower& follower, NodeNumber here,
+             const char* path, bool follows) {
   router.Add({.method = "GET",
-              .pattern = "/api/v0/logs/stream",
-              .handler = [&asker, &follower, place](const http::Request& request,
-                                                    const http::Reply& reply) {
-                asker.Answer(reply, [&asker, &follower, place, request, reply] {
-                  absl::StatusOr<LogRequest> log = Read(asker, place, request);
-                  if (!log.ok()) {
-                    return http::PlainText(HttpStatusOf(log.status()),
-                                           std::string(log.status().message()));
+              .pattern = path,
+              .handler = [&asker, &follower, here, follows](const http::Request& request,
+                                                            const http::Reply& reply) {
+                asker.Answer(reply, [&asker, &follower, here, follows, request, reply] {
+                  absl::StatusOr<Opened> opened = Open(asker, here, request);
+                  if (!opened.ok()) {
+                    return http::PlainText(StatusOf(opened.status()),
+                                           std::string(opened.status().message()));
                   }
-                  std::shared_ptr<http::Stream> stream = reply.Open({.content_type = kTextType});
-                  stream->Write(std::move(log->part.bytes));
-                  follower.Add({std::move(stream), place.directory, std::move(log->name),
-                                log->part.end, log->plain});
+                  if (!follows && opened->left == 0) {
+                    return http::Response{.body = opened->begin + opened->text.Last(),
+                                          .content_type = kTextType};
+                  }
+                  Follow(follower, *std::move(opened), follows, reply);
                   return http::Response{};  // The stream is the answer.
                 });
               }});
 }
 
+// {"worker_out":["worker-1.3.out",...],...}
+absl::StatusOr<std::string> Groups(const Asker& asker, NodeNumber here,
+                                   const http::Request& request) {
+  SHEAF_ASSIGN_OR_RETURN(const LogWanted wanted, WantedBy(request));
+  SHEAF_ASSIGN_OR_RETURN(const NodeNumber node, FindNode(asker.ask(), here, wanted));
+  SHEAF_ASSIGN_OR_RETURN(
+      const proto::StateAnswer answer,
+      ListLogs(asker.ask(), node, std::string(request.Query("glob").value_or(""))));
+  std::map<std::string, JsonArray> groups;
+  for (const proto::LogFile& file : answer.log_files())
+    groups[file.group()].Add(JsonString(file.name()));
+  JsonObject object;
+  for (const auto& [group, names] : groups) object.Add(group, names.Done());
+  return object.Done();
+}
+
 }  // namespace
 
-void AddLogRoutes(http::Router& router, Asker& asker, LogFollower& follower,
-                  const LogPlace& place) {
+void AddLogRoutes(http::Router& router, Asker& asker, LogFollower& follower, NodeNumber here) {
   router.Add({.method = "GET",
               .pattern = "/api/v0/logs",
-              .handler = [&asker, place](const http::Request& request, const http::Reply& reply) {
-                asker.Answer(reply, [&asker, place, request] {
-                  const absl::Status here = CheckNode(asker, place, request);
-                  if (!here.ok())
-                    return ErrorAnswer(HttpStatusOf(here), std::string(here.message()));
-                  std::string glob = Parameter(request, "glob");
-                  if (glob.empty()) glob = "*";
-                  return http::Response{.body = DataAnswer(LogGroupsJson(place.directory, glob))};
+              .handler = [&asker, here](const http::Request& request, const http::Reply& reply) {
+                asker.Answer(reply, [&asker, here, request] {
+                  const absl::StatusOr<std::string> groups = Groups(asker, here, request);
+                  if (!groups.ok()) {
+                    return ErrorAnswer(StatusOf(groups.status()),
+                                       std::string(groups.status().message()));
+                  }
+                  return http::Response{.body = DataAnswer(*groups)};
                 });
               }});
-  AddFile(router, asker, place);
-  AddStream(router, asker, follower, place);
+  AddRead(router, asker, follower, here, "/api/v0/logs/file", false);
+  AddRead(router, asker, follower, here, "/api/v0/logs/stream", true);
 }
 
 }  // namespace sheaf::dashboard

@@ -20,6 +20,7 @@ namespace sheaf::dashboard {
 namespace {
 
 constexpr char kNameSpace[] = "sheaf-packages";
+constexpr uint32_t kNoJobYet = UINT32_MAX;        // See KvPut.
 constexpr size_t kPartBytes = 192 << 10;          // Of what a tool may ask in one question.
 constexpr uint64_t kMaxPackageBytes = 256 << 20;  // That workers unpack.
 constexpr size_t kMaxNameBytes = 255;
@@ -44,6 +45,7 @@ absl::Status Put(const AskNode& ask, const std::string& key, std::string value) 
   request.mutable_kv_put()->set_key(key);
   request.mutable_kv_put()->set_value(std::move(value));
   request.mutable_kv_put()->set_overwrite(true);
+  request.mutable_kv_put()->set_owner(kNoJobYet);
   const absl::StatusOr<proto::GcsReply> reply = AskGcs(ask, request, kAnswerTime);
   if (!reply.ok()) return reply.status();
   return reply->error() == 0 ? absl::OkStatus() : absl::InternalError(reply->message());

@@ -2,12 +2,9 @@
 #include <atomic>
 #include <boost/json/value.hpp>
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "base/testing/scratch_directory_for_test.h"
 #include "base/testing/wait_until_for_test.h"
 #include "dashboard/cluster_routes.h"
 #include "dashboard/dashboard.h"
@@ -112,16 +109,15 @@ absl::StatusOr<proto::StateAnswer> SmallCluster(const proto::StateQuery& query, 
 
 // The routes of a dashboard, served.
 struct Fixture {
-  ScratchDirectory logs;
   Asker asker;
   LogFollower follower;
   http::Router router;
   std::unique_ptr<http::Server> server;
 
   explicit Fixture(AskNode ask = SmallCluster, http::ServerOptions options = {})
-      : asker(std::move(ask)) {
+      : asker(ask), follower(std::move(ask)) {
     AddClusterRoutes(router, asker, "/somewhere/session-1");
-    AddLogRoutes(router, asker, follower, {logs.path(), 1});
+    AddLogRoutes(router, asker, follower, 1);
     AddProfileRoutes(router, asker);
     AddStackRoutes(router, asker);
     AddStateRoutes(router, asker);
@@ -148,9 +144,6 @@ struct Fixture {
   // data.result of a listing.
   boost::json::value List(const std::string& path) const {
     return Json("/api/v0/" + path).at("data").at("result");
-  }
-  void Log(const std::string& name, const std::string& text) const {
-    std::ofstream(logs / name, std::ios::app) << text;
   }
 };
 
@@ -406,55 +399,6 @@ TEST_CASE("clients hear which API this is, and probes whether it is well") {
                          .at("usage");
   CHECK(usage.at("CPU").at(0).to_number<double>() == 3.0);
   CHECK(usage.at("CPU").at(1).to_number<double>() == 4.0);
-}
-
-TEST_CASE("logs are listed by what wrote them, and read from their ends") {
-  const Fixture fixture;
-  fixture.Log("worker-1.7.out", "one\ntwo\n\x1b[31mthree\x1b[0m\n");
-  fixture.Log("worker-1.7.err", "");
-  fixture.Log("node.log", "x\n");
-  const auto groups = fixture.List("logs?node_id=" + kNode);
-  CHECK(groups.at("worker_out").at(0) == "worker-1.7.out");
-  CHECK(groups.at("raylet").at(0) == "node.log");
-  CHECK(fixture.List("logs?node_ip=10.0.0.1&glob=*.err").as_object().size() == 1);
-
-  const auto read = [&](const std::string& query) {
-    return Fixture::BodyOf(fixture.Ask("GET /api/v0/logs/file?" + query));
-  };
-  CHECK(read("filename=worker-1.7.out&lines=1&filter_ansi_code=True") == "three\n");
-  CHECK(read("filename=worker-1.7.out&lines=2") == "two\n\x1b[31mthree\x1b[0m\n");
-  CHECK(read("filename=worker-1.7.out&lines=0").empty());
-  CHECK(read("pid=4711&lines=-1").starts_with("one\n"));
-  CHECK(read("actor_id=a-ALIVE").starts_with("one\n"));
-  CHECK(read("task_id=t-0&suffix=err").empty());
-  for (const auto& [query, status] :
-       std::map<std::string, int>{{"", 400},
-                                  {"filename=../node", 400},
-                                  {"filename=.hidden", 400},
-                                  {"filename=gone.log", 404},
-                                  {"pid=1", 404},
-                                  {"pid=4711&suffix=x", 400},
-                                  {"filename=node.log&lines=x", 400},
-                                  {"filename=node.log&node_id=2", 404}}) {
-    INFO(query);
-    CHECK(StatusOf(fixture.Ask("GET /api/v0/logs/file?" + query)) == status);
-  }
-}
-
-TEST_CASE("a log that is followed sends what is written to it, also when it begins anew") {
-  const Fixture fixture;
-  fixture.Log("worker-1.7.out", "old\nbefore\n");
-  Client client(fixture.server->port());
-  client.Send(
-      "GET /api/v0/logs/stream?filename=worker-1.7.out&lines=1 HTTP/1.1\r\n"
-      "Host: localhost\r\n\r\n");
-  const std::string begin = client.Read("before\n\r\n");
-  CHECK(StatusOf(begin) == 200);
-  CHECK(begin.find("old") == std::string::npos);
-  fixture.Log("worker-1.7.out", "after\n");
-  CHECK_FALSE(client.Read("after\n\r\n").empty());
-  std::ofstream(fixture.logs / "worker-1.7.out", std::ios::trunc) << "new\n";
-  CHECK(client.Read("new\n").find("[this log was begun anew]") != std::string::npos);
 }
 
 TEST_CASE("requests beyond those at work and those that wait are refused") {

@@ -25,7 +25,6 @@ Value WorkerId(uint64_t process) {
 }
 Value Pid(int32_t pid) { return pid == 0 ? Value{} : Value::Number(pid); }
 
-// "10.0.0.1:6379" -> "10.0.0.1"; of a cluster of one, which has none, loopback.
 absl::flat_hash_map<uint32_t, std::string> HostsOf(const proto::StateAnswer& nodes) {
   absl::flat_hash_map<uint32_t, std::string> hosts;
   for (const proto::NodeRow& row : nodes.nodes()) hosts[row.node()] = HostOfAddress(row.address());

@@ -71,6 +71,8 @@ constexpr GcsOperation SubmissionOperationOf(proto::GcsRequest::BodyCase body) {
               .table = GcsTable::kJob,
               .keep_answer = true,
               .raylet_only = true};
+    case R::kForgottenSubmissions:
+      return {.name = "forgotten_submissions", .table = GcsTable::kJob, .raylet_only = true};
     default:
       return {};
   }
@@ -166,6 +168,7 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
     case R::kStopSubmission:
     case R::kDeleteSubmission:
     case R::kEntrypointReport:
+    case R::kForgottenSubmissions:
       return SubmissionOperationOf(body);
     case R::kKvPut:
     case R::kKvGet:

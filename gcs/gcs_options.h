@@ -33,6 +33,7 @@ struct GcsOptions {
   // Of each kind: dead nodes, ended jobs, dead actors, for listings and late questions.
   size_t max_remembered = 1000;
   size_t max_ended_submissions = 10'000;
+  Nanos unused_package_after = 3600 * kSecond;
   // Users' keys, functions and packages, all together: they are in memory.
   uint64_t max_key_value_bytes = uint64_t{1} << 30;
 };

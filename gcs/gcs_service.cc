@@ -44,7 +44,9 @@ GcsService::GcsService(GcsOptions options, const Clock& clock, Storage& storage,
       actors_(context_, nodes_.table(), jobs_.table(), placement_,
               [this](JobNumber job) { ReleaseKeys(job); }),
       submissions_(context_, nodes_.table(), placement_),
-      key_values_(context_, [this](JobNumber job) { return NeedsKeys(job); }) {}
+      key_values_(
+          context_, [this](JobNumber job) { return NeedsKeys(job); },
+          [this](std::string_view name) { return submissions_.table().NamesPackage(name); }) {}
 
 absl::Status GcsService::Start() {
   SHEAF_RETURN_IF_ERROR(
@@ -284,6 +286,8 @@ void GcsService::DispatchSubmission(CallPtr call, const proto::GcsRequest& reque
       return submissions_.Stop(std::move(call), request.stop_submission());
     case R::kDeleteSubmission:
       return submissions_.Delete(std::move(call), request.delete_submission());
+    case R::kForgottenSubmissions:
+      return submissions_.TellForgotten(call, node, request.forgotten_submissions());
     case R::kEntrypointReport:
       return submissions_.OnReport(std::move(call), node, request.entrypoint_report());
     default:
@@ -427,7 +431,8 @@ void GcsService::OnJobEnded(JobNumber job) {
 // A detached actor outlives its job and may restart: it needs the code.
 bool GcsService::NeedsKeys(JobNumber job) const {
   const proto::JobInfo* info = jobs_.table().Find(job);
-  return (info != nullptr && info->state() == proto::JobInfo::RUNNING) || actors_.KeepsJob(job);
+  return (info != nullptr && info->state() == proto::JobInfo::RUNNING) || actors_.KeepsJob(job) ||
+         job == KeyValueTable::kNoJobYet;
 }
 
 void GcsService::ReleaseKeys(JobNumber job) {
@@ -449,6 +454,7 @@ void GcsService::Tick() {
   if (clock_.Now() < next_sweep_) return;
   next_sweep_ = Deadline(clock_.Now(), kSweepPeriod);
   for (const JobNumber job : key_values_.table().Owners()) ReleaseKeys(job);
+  key_values_.DropUnused();
 }
 
 }  // namespace sheaf

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -26,6 +27,12 @@ std::string KeyLatch(const std::string& row) { return "kv/" + row; }
 
 // The row on disk that says that `job` owns `row`.
 std::string OwnerRow(JobNumber job, std::string_view row) { return RowKey(job) + std::string(row); }
+
+// Of an index "NAME", or of a part "NAME/3".
+std::string PackageOf(std::string_view row) {
+  const std::string_view key = KeyValueTable::KeyOf(row);
+  return std::string(key.substr(0, key.find('/')));
+}
 
 std::string IsOver(JobNumber job) {
   return absl::StrCat("job ", job, " is over, or none: it can own no keys");
@@ -81,6 +88,7 @@ void KeyValueService::Put(CallPtr call, const proto::KvPut& request) {
           }
           for (const JobNumber job : gone) table_.RemoveOwner(row, job);
           if (owns) table_.AddOwner(row, owner);
+          Touch(row);
         };
         return outcome;
       });
@@ -128,17 +136,49 @@ void KeyValueService::Own(CallPtr call, const proto::KvOwn& request) {
 }
 
 void KeyValueService::Release(JobNumber job) {
-  for (const std::string& row : table_.RowsOf(job)) {
-    context_.pipeline.Run(nullptr, {KeyLatch(row)}, [this, row, job]() -> Outcome {
+  for (const std::string& row : table_.RowsOf(job)) Release({row}, job);
+}
+
+void KeyValueService::Release(const std::vector<std::string>& rows, JobNumber job) {
+  std::vector<std::string> latches;
+  for (const std::string& row : rows) latches.push_back(KeyLatch(row));
+  context_.pipeline.Run(nullptr, std::move(latches), [this, rows, job]() -> Outcome {
+    if (job == KeyValueTable::kNoJobYet && !IsUnused(PackageOf(rows[0]))) return {};
+    std::vector<std::string> erased, kept;
+    for (const std::string& row : rows) {
       const std::set<JobNumber>& owners = table_.OwnersOf(row);
-      if (!owners.contains(job)) return {};
-      if (owners.size() == 1) return Erasing({row});
-      Outcome outcome;
-      outcome.writes = {{Table::kKeyOwners, OwnerRow(job, row), std::nullopt}};
-      outcome.apply = [this, row, job] { table_.RemoveOwner(row, job); };
-      return outcome;
-    });
+      if (owners.contains(job)) (owners.size() == 1 ? erased : kept).push_back(row);
+    }
+    Outcome outcome = Erasing(std::move(erased));
+    for (const std::string& row : kept)
+      outcome.writes.push_back({Table::kKeyOwners, OwnerRow(job, row), std::nullopt});
+    outcome.apply = [this, kept, job, erase = std::move(outcome.apply)] {
+      if (erase) erase();
+      for (const std::string& row : kept) table_.RemoveOwner(row, job);
+    };
+    return outcome;
+  });
+}
+
+void KeyValueService::Touch(const std::string& row) {
+  if (table_.OwnersOf(row).contains(KeyValueTable::kNoJobYet))
+    touched_[PackageOf(row)] = context_.clock.Now();
+}
+
+bool KeyValueService::IsUnused(const std::string& name) const {
+  const auto touched = touched_.find(name);
+  const Nanos last = touched == touched_.end() ? began_at_ : touched->second;
+  return context_.clock.Now() - last >= context_.options.unused_package_after && !is_named_(name);
+}
+
+void KeyValueService::DropUnused() {
+  std::map<std::string, std::vector<std::string>> packages;
+  for (std::string& row : table_.RowsOf(KeyValueTable::kNoJobYet))
+    packages[PackageOf(row)].push_back(std::move(row));
+  for (const auto& [name, rows] : packages) {
+    if (IsUnused(name)) Release(rows, KeyValueTable::kNoJobYet);
   }
+  absl::erase_if(touched_, [&](const auto& entry) { return !packages.contains(entry.first); });
 }
 
 Outcome KeyValueService::Erasing(std::vector<std::string> rows) {
@@ -177,7 +217,7 @@ void KeyValueService::Delete(CallPtr call, const proto::KvDelete& request) {
   });
 }
 
-void KeyValueService::Get(const CallPtr& call, const proto::KvGet& request) const {
+void KeyValueService::Get(const CallPtr& call, const proto::KvGet& request) {
   proto::GcsReply reply;
   reply.mutable_kv_values();
   size_t bytes = 0;
@@ -193,6 +233,7 @@ void KeyValueService::Get(const CallPtr& call, const proto::KvGet& request) cons
     proto::KvEntry* entry = reply.mutable_kv_values()->add_entries();
     entry->set_key(key);
     entry->set_value(*value);
+    Touch(*row);
   }
   context_.pipeline.Answer(call, std::move(reply));
 }
@@ -246,12 +287,14 @@ void KeyValueService::List(const CallPtr& call, const proto::KvList& request) co
   context_.pipeline.Answer(call, std::move(reply));
 }
 
-void KeyValueService::Exists(const CallPtr& call, const proto::KvExists& request) const {
+void KeyValueService::Exists(const CallPtr& call, const proto::KvExists& request) {
   proto::GcsReply reply;
   uint64_t count = 0;
   for (const std::string& key : request.keys()) {
     const absl::StatusOr<std::string> row = KeyValueTable::RowOf(request.name_space(), key);
-    count += row.ok() && table_.Find(*row) != nullptr;
+    if (!row.ok() || table_.Find(*row) == nullptr) continue;
+    ++count;
+    Touch(*row);
   }
   reply.mutable_kv_count()->set_count(count);
   context_.pipeline.Answer(call, std::move(reply));

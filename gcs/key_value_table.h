@@ -21,6 +21,8 @@ class KeyValueTable {
  public:
   static constexpr size_t kMaxKeyBytes = 4096;
   static constexpr size_t kMaxValueBytes = 32 << 20;
+  // Owns what was uploaded for jobs that are still to be submitted.
+  static constexpr JobNumber kNoJobYet = UINT32_MAX;
 
   // The key of a row on disk and in memory: rows of one name space stand together, in the order of
   // their keys. kInvalidArgument: too long.

@@ -55,6 +55,8 @@ Raylet::Raylet(RayletOptions options, RayletDeps deps)
                 .view = view_,
                 .processes = processes_,
                 .is_node_dead = [this](NodeNumber node) { return deaths_.IsNodeDead(node); },
+                .runs_entrypoint = [this](const std::string& id) { return entrypoints_.Has(id); },
+                .logs = deps_.logs,
                 .task_events = deps_.task_events,
                 .process_states = deps_.process_states},
                {.options = options_,
@@ -245,6 +247,7 @@ void Raylet::Tick() {
   for (const NodeNumber node : contacts_.TakeUnknownNodes())
     OnNodeDead(node, "no such node is in this cluster");
   detached_.SendRows();
+  forgotten_logs_.Tick();
   cluster_.Tick();
   events_.OnDiskFailures(deps_.store.Stats().disk_failures);
   sweeper_.Tick();

@@ -31,6 +31,7 @@
 #include "raylet/ended_processes.h"
 #include "raylet/jobs/detached_actors.h"
 #include "raylet/jobs/entrypoints.h"
+#include "raylet/jobs/forgotten_logs.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/jobs/lease_broker.h"
 #include "raylet/jobs/placement_group_coordinator.h"
@@ -253,6 +254,11 @@ class Raylet final : private ClusterMembership::Node {
        .on_infeasible = [this](const LeaseSpec* spec,
                                const std::string& words) { events_.OnInfeasible(spec, words); }}};
 
+  ForgottenLogs forgotten_logs_{
+      {.clock = deps_.clock,
+       .gcs = cluster_.gcs(),
+       .logs = deps_.logs,
+       .runs_entrypoint = [this](const std::string& id) { return entrypoints_.Has(id); }}};
   StateQueries queries_;
   Sweeper sweeper_;
   NodeFigures figures_{{.deps = deps_,

@@ -18,6 +18,7 @@
 #include "object_store/server/store_server.h"
 #include "object_store/store_client.h"
 #include "raylet/cluster/fake_node_links.h"
+#include "raylet/logs/fake_node_logs.h"
 #include "raylet/objects/fake_block_source.h"
 #include "raylet/queries/fake_task_events.h"
 #include "raylet/raylet.h"
@@ -82,7 +83,8 @@ class RayletNode {
                                                           .copier = executor_,
                                                           .entrypoints = entrypoints,
                                                           .task_events = &events,
-                                                          .process_states = &states});
+                                                          .process_states = &states,
+                                                          .logs = &logs});
   }
 
   // --- Processes. ---
@@ -310,6 +312,7 @@ class RayletNode {
   FakeBlockSource blocks;
   FakeTaskEvents events;
   FakeProcessStates states;
+  FakeNodeLogs logs;
   FakeEntrypointLauncher entrypoints;
   FakeLauncher launcher;
   FakeSwitchboard switchboard;

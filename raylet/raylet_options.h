@@ -25,6 +25,7 @@
 
 namespace sheaf {
 
+class NodeLogs;  // raylet/logs/node_logs.h
 class ProcessStates;  // raylet/workers/process_states.h
 class StoreServer;
 class TaskEvents;  // raylet/queries/task_events.h
@@ -72,6 +73,7 @@ struct RayletDeps {
   EntrypointLauncher& entrypoints;
   TaskEvents* task_events = nullptr;        // nullptr: nothing is remembered of ended calls.
   ProcessStates* process_states = nullptr;  // nullptr: the kernel is not asked of processes.
+  NodeLogs* logs = nullptr;                 // nullptr: this node keeps none.
 };
 
 // Wall time at `at` of the monotonic clock.

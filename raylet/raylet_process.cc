@@ -27,6 +27,8 @@
 #include "raylet/host/worker_observer.h"
 #include "raylet/host/worker_variables.h"
 #include "raylet/inspect/kernel_states.h"
+#include "raylet/logs/log_names.h"
+#include "raylet/logs/log_reader.h"
 #include "raylet/node_transport.h"
 #include "raylet/objects/block_source.h"
 #include "raylet/objects/store_events.h"
@@ -53,7 +55,7 @@ ProcessId RandomName() {
 class RayletProcess::Node final : public FrameHandler {
  public:
   Node(RayletProcessOptions& options, NodeNumber node)
-      : options_(options), node_(node), numbers_(node) {}
+      : options_(options), node_(node), numbers_(node), logs_(options.log_directory) {}
   ~Node() override {
     Stop("the node ends", 0);
     // Blocks on their way to other nodes are read there until the links end.
@@ -66,6 +68,7 @@ class RayletProcess::Node final : public FrameHandler {
         std::make_unique<Mailbox>(Board(), 0, [this](ProcessId peer) { mailbox_->Forget(peer); });
     loop_ = std::make_unique<RayletLoop>(*mailbox_);
     task_events_ = std::make_unique<CollectedEvents>(*loop_, options_.spill_directory);
+    log_reader_ = std::make_unique<LogReader>(*loop_, logs_);
     transport_ =
         std::make_unique<NodeTransport>(node_, *mailbox_, *options_.links, options_.to_gcs);
     MakeStore();
@@ -78,7 +81,8 @@ class RayletProcess::Node final : public FrameHandler {
     RayletDeps deps{clock_,         *transport_,      *options_.links,    *launcher_,
                     *attach_,       *store_,          store_events_,      random_,
                     numbers_,       own_page_.page(), *blocks_,           *loop_,
-                    *object_bytes_, *entrypoints_,    task_events_.get(), kernel_states_.get()};
+                    *object_bytes_, *entrypoints_,    task_events_.get(), kernel_states_.get(),
+                    log_reader_.get()};
     RayletOptions raylet = options_.raylet;
     raylet.node = node_;
     raylet_ = std::make_unique<Raylet>(std::move(raylet), deps);
@@ -184,14 +188,14 @@ class RayletProcess::Node final : public FrameHandler {
   absl::Status MakeProcesses() {
     SHEAF_ASSIGN_OR_RETURN(events_, EventLoop::Start("events"));
     LogTailerOptions logs;
-    logs.directory = options_.log_directory;
     logs.max_file_bytes = options_.worker_log_bytes;
     logs.keep = options_.log_keep;
-    SHEAF_ASSIGN_OR_RETURN(observer_, WorkerObserver::Start(options_.memory_watch, std::move(logs),
-                                                            [this](LogBatch batch) {
-                                                              if (options_.log_to_driver)
-                                                                Forward(std::move(batch));
-                                                            }));
+    SHEAF_ASSIGN_OR_RETURN(observer_, WorkerObserver::Start(
+                                          options_.memory_watch, logs_, logs,
+                                          [this](LogBatch batch) {
+                                            if (options_.log_to_driver) Forward(std::move(batch));
+                                          },
+                                          MakeLogEvents()));
     kernel_states_ = std::make_unique<KernelStates>(*observer_, *loop_);
     MakeEntrypoints();
     SHEAF_ASSIGN_OR_RETURN(
@@ -216,6 +220,14 @@ class RayletProcess::Node final : public FrameHandler {
     return absl::OkStatus();
   }
 
+  std::unique_ptr<LogEvents> MakeLogEvents() const {
+    if (!options_.log_events) return nullptr;
+    return std::make_unique<LogEvents>(logs_, EventFileOptions{logs_.PathOf("events.ndjson")},
+                                       JsonObject()
+                                           .Add("cluster", JsonString(options_.cluster_id))
+                                           .Add("node", JsonNumber(uint64_t{node_})));
+  }
+
   LauncherOptions LaunchOptions() const {
     LauncherOptions options;
     options.socket_path = options_.socket_path;
@@ -234,20 +246,22 @@ class RayletProcess::Node final : public FrameHandler {
 
   void MakeEntrypoints() {
     EntrypointOptions options = options_.entrypoints;
-    options.log_directory = options_.log_directory;
     options.session = options_.raylet.session_dir;
     options.variables = options_.variables;
     options.unix_ns_at_zero = options_.raylet.unix_ns_at_zero;
     EntrypointEvents events;
     events.on_running = [this](const std::string& id,
                                const proto::EntrypointReport::Running& running) {
+      observer_->OnJob(JobLogName(id), true);
       loop_->Post([this, id, running] { raylet_->OnEntrypointRunning(id, running); });
     };
     events.on_ended = [this](const std::string& id, const proto::EntrypointReport::Ended& ended) {
+      observer_->OnJob(JobLogName(id), false);
       loop_->Post([this, id, ended] { raylet_->OnEntrypointEnded(id, ended); });
     };
     events.kernel_oom_kills = [] { return KernelOomKills(); };
-    entrypoints_ = std::make_unique<EntrypointProcesses>(std::move(options), std::move(events));
+    entrypoints_ =
+        std::make_unique<EntrypointProcesses>(logs_, std::move(options), std::move(events));
   }
 
   LauncherPrograms LaunchPrograms() {
@@ -383,6 +397,8 @@ class RayletProcess::Node final : public FrameHandler {
   std::unique_ptr<RayletLoop> loop_;
   std::unique_ptr<ThreadExecutor> store_memory_, store_disk_, object_bytes_;
   std::unique_ptr<CollectedEvents> task_events_;
+  LogFiles logs_;
+  std::unique_ptr<LogReader> log_reader_;
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<EventLoop> events_;
   std::unique_ptr<WorkerObserver> observer_;

@@ -2,7 +2,7 @@
 // One node as it really runs: makes the clock, segments, threads, sockets and disk, and hands them
 // to the logic (Raylet, StoreServer) by reference. Threads: the raylet's loop, which owns all
 // state; "events" (sockets, pidfds); "launcher" (forks, waits, kills); "watch" (memory, log files);
-// "store-memory" and "store-disk".
+// "logs" (log files, for those that ask); "store-memory" and "store-disk".
 //
 //   processes <-- rings, bells --> loop <-- posts -- events, launcher, watch, store-*
 //                                   |  ^
@@ -36,7 +36,8 @@
 namespace sheaf {
 
 struct RayletProcessOptions {
-  RayletOptions raylet;  // `node`, `gcs_term` and `heartbeat_period` are the GCS's to say.
+  RayletOptions raylet;    // `node`, `gcs_term` and `heartbeat_period` are the GCS's to say,
+  std::string cluster_id;  // and so is this, in hexadecimal.
   std::string socket_path;
   std::string log_directory;
   std::string spill_directory;
@@ -50,6 +51,7 @@ struct RayletProcessOptions {
   int64_t worker_log_bytes = 16 << 20;
   Nanos log_keep = 24 * 3600 * kSecond;
   bool log_to_driver = true;
+  bool log_events = false;  // What processes print goes to events.ndjson, too.
   bool worker_templates = true;
   int64_t environment_bytes = int64_t{10} << 30;
   std::vector<std::string> variables;  // The node's environment, for drivers of other nodes.

@@ -2,6 +2,7 @@
 // How a node becomes a member: it asks the GCS for its number until it has one.
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "raylet/raylet_process.h"
@@ -54,6 +55,7 @@ absl::Status RayletProcess::Register() {
   }
   node_ = reply.node_registered().node();
   options_.on_registered(node_);
+  options_.cluster_id = absl::BytesToHexString(reply.node_registered().cluster_id());
   options_.raylet.gcs_term = reply.node_registered().term();
   options_.raylet.heartbeat_period =
       std::max<Nanos>(reply.node_registered().heartbeat_period_ns(), kMillisecond);

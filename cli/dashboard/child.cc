@@ -63,6 +63,7 @@ DashboardFlags FlagsOf(const NodeFlags& node, const Settings& settings,
                        const std::string& session) {
   DashboardFlags flags;
   flags.query.address = session;
+  flags.log_json = settings.log_json;
   if (!node.dashboard_host.empty()) flags.host = node.dashboard_host;
   if (node.dashboard_port >= 0) flags.port = static_cast<uint16_t>(node.dashboard_port);
   flags.token_file = node.token_file;

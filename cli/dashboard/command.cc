@@ -17,9 +17,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/config.h"
+#include "base/log.h"
 #include "base/session_directory.h"
 #include "base/status_macros.h"
-#include "cli/list.h"
+#include "cli/dashboard/asker.h"
 #include "dashboard/dashboard.h"
 #include "rpc/security/credentials.h"
 #include "rpc/security/hmac.h"
@@ -51,34 +52,12 @@ sigset_t BlockEnds() {
   return ends;
 }
 
-dashboard::AskNode AskerOf(const std::string& session) {
-  return [session](const proto::StateQuery& query,
-                   Nanos timeout) -> absl::StatusOr<proto::StateAnswer> {
-    QueryOptions options;
-    options.address = session;
-    options.timeout = timeout;
-    SHEAF_ASSIGN_OR_RETURN(proto::StateAnswer answer, Ask(options, query));
-    if (query.what() == proto::StateQuery::TASKS) {
-      const std::vector<proto::TaskRow> merged = MergedTasks(answer);
-      answer.mutable_tasks()->Assign(merged.begin(), merged.end());
-    }
-    return answer;
-  };
-}
-
-// The number that the node has written there.
-uint32_t NumberOf(const RunningNode& node) {
-  std::ifstream file(node.session + "/node");
-  uint32_t number = 0;
-  return file >> number ? number : 0;
-}
-
 absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> Start(const DashboardFlags& flags,
                                                             const RunningNode& node) {
   dashboard::DashboardOptions options;
   options.ask = AskerOf(node.session);
   options.session = node.session;
-  options.logs = {node.session + "/logs", NumberOf(node)};
+  options.node = NumberOf(node);
   SHEAF_ASSIGN_OR_RETURN(options.server, ServerOptionsOf(flags));
   options.server.listener = UniqueFd(flags.listener_fd);
   options.server.spool_directory = node.session;
@@ -163,6 +142,7 @@ std::vector<std::string> DashboardFlags::Arguments() const {
   if (writable) words.emplace_back("--writable");
   if (listener_fd >= 0) add("--listener-fd", std::to_string(listener_fd));
   if (idle_limit > 0) add("--idle-limit", absl::StrCat(idle_limit));
+  if (log_json) words.emplace_back("--log-json");
   return words;
 }
 
@@ -198,6 +178,11 @@ int RunDashboard(const DashboardFlags& flags) {
   if (flags.listener_fd >= 0) prctl(PR_SET_PDEATHSIG, SIGKILL);  // Its node holds the port.
   BoundMemory();
   const sigset_t ends = BlockEnds();
+  if (flags.log_json) {
+    const absl::Status log =
+        StartLog({.level = LogLevel::kWarning, .json_dataset = "sheaf.dashboard"});
+    if (!log.ok()) return Complain(log);
+  }
   const absl::StatusOr<RunningNode> node = FindNode(flags.query);
   if (!node.ok()) return Complain(node.status());
   const absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> dashboard = Start(flags, *node);

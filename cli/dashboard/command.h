@@ -29,6 +29,7 @@ struct DashboardFlags {
   bool writable = false;  // Who logged in with a browser may change, too.
   int listener_fd = -1;   // A socket that listens already, of the node that started this.
   double idle_limit = 0;  // Seconds without a viewer after which it ends; 0: never.
+  bool log_json = false;
 
   bool IsLocal() const { return host.starts_with("127.") || host == "::1"; }
   // The command line that gives these flags again.

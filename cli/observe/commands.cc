@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "cli/observe/flags.h"
+#include "cli/flags/query_flags.h"
 
 namespace sheaf::cli {
 

@@ -195,6 +195,19 @@ void SubmissionService::Delete(CallPtr call, const proto::DeleteSubmission& requ
   });
 }
 
+void SubmissionService::TellForgotten(const CallPtr& call, NodeNumber node,
+                                      const proto::ForgottenSubmissions& asked) const {
+  proto::GcsReply reply;
+  proto::ForgottenSubmissions* forgotten = reply.mutable_forgotten_submissions();
+  for (const std::string& id : asked.submission_ids()) {
+    const SubmissionEntry* entry = table_.Find(id);
+    // The log of one that waits is that of another, which had this name before.
+    if (entry == nullptr || entry->info.state() == S::PENDING || entry->info.node() != node)
+      forgotten->add_submission_ids(id);
+  }
+  context_.pipeline.Answer(call, std::move(reply));
+}
+
 void SubmissionService::OnReport(CallPtr call, NodeNumber node,
                                  const proto::EntrypointReport& report) {
   const std::string& id = report.submission_id();

@@ -34,6 +34,9 @@ class SubmissionService {
   void List(const CallPtr& call, const proto::ListSubmissions& request) const;
   void Stop(CallPtr call, const proto::StopSubmission& request);
   void Delete(CallPtr call, const proto::DeleteSubmission& request);
+  // To the raylet of `node`, which has their logs.
+  void TellForgotten(const CallPtr& call, NodeNumber node,
+                     const proto::ForgottenSubmissions& asked) const;
   // From the raylet of `node`; `call` may be nullptr.
   void OnReport(CallPtr call, NodeNumber node, const proto::EntrypointReport& report);
   // All that `node` has, after a restart of the GCS: what is missing there has ended unseen.

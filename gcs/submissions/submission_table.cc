@@ -4,6 +4,23 @@
 #include <algorithm>
 
 namespace sheaf {
+namespace {
+
+// What stands behind each gcs:// in the JSON of an environment. One that is named twice is there
+// twice.
+std::vector<std::string> PackagesOf(const proto::Submission& info) {
+  constexpr std::string_view kScheme = "gcs://";
+  std::string text = info.entrypoint().runtime_env();
+  std::erase(text, '\\');  // "gcs:\/\/" is the same.
+  std::vector<std::string> names;
+  for (size_t at = text.find(kScheme); at != std::string::npos; at = text.find(kScheme, at)) {
+    at += kScheme.size();
+    names.push_back(text.substr(at, text.find('"', at) - at));
+  }
+  return names;
+}
+
+}  // namespace
 
 SubmissionEntry* SubmissionTable::Find(std::string_view id) {
   const auto found = submissions_.find(id);
@@ -25,6 +42,7 @@ SubmissionEntry& SubmissionTable::Put(proto::Submission info) {
   } else {
     living_.insert(id);
   }
+  for (std::string& name : PackagesOf(info)) ++packages_[std::move(name)];
   SubmissionEntry& entry = submissions_[id];
   entry.info = std::move(info);
   return entry;
@@ -41,6 +59,10 @@ void SubmissionTable::Unindex(const proto::Submission& info) {
   by_number_.erase(info.number());
   living_.erase(info.entrypoint().submission_id());
   ended_.erase({info.ended_unix_ms(), info.number()});
+  for (const std::string& name : PackagesOf(info)) {
+    const auto found = packages_.find(name);
+    if (--found->second == 0) packages_.erase(found);
+  }
 }
 
 std::vector<std::string> SubmissionTable::LivingOn(NodeNumber node) const {

@@ -43,6 +43,8 @@ class SubmissionTable {
   const std::map<uint64_t, std::string>& by_number() const { return by_number_; }
   uint64_t last_number() const { return last_number_; }
   size_t size() const { return submissions_.size(); }
+  // Whether the runtime environment of one of them has gcs://`name`.
+  bool NamesPackage(std::string_view name) const { return packages_.contains(name); }
 
  private:
   void Unindex(const proto::Submission& info);
@@ -50,7 +52,8 @@ class SubmissionTable {
   std::map<std::string, SubmissionEntry, std::less<>> submissions_;
   std::map<uint64_t, std::string> by_number_;
   std::set<std::string, std::less<>> living_;
-  std::set<std::pair<int64_t, uint64_t>> ended_;  // {time of its end, number}.
+  std::set<std::pair<int64_t, uint64_t>> ended_;         // {time of its end, number}.
+  std::map<std::string, size_t, std::less<>> packages_;  // How many name each.
   uint64_t last_number_ = 0;
 };
 

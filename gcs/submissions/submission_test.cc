@@ -374,4 +374,101 @@ SCENARIO("submissions are listed from the newest on, and forgotten from the firs
   CHECK(world.List(10).submissions_size() == 3);
 }
 
+SCENARIO("an uploaded package stays while somebody may need it, and goes a while after") {
+  constexpr Nanos kHour = 3600 * kSecond;
+  SubmissionWorld world;
+  const ProcessId client{world.node, 1};
+  const auto put = [&](const std::string& key) {
+    proto::GcsRequest request;
+    request.mutable_kv_put()->set_name_space("sheaf-packages");
+    request.mutable_kv_put()->set_key(key);
+    request.mutable_kv_put()->set_value("x");
+    request.mutable_kv_put()->set_overwrite(true);
+    request.mutable_kv_put()->set_owner(UINT32_MAX);
+    CHECK(Is(world.Ask(client, request), ErrorKind::kNone));
+  };
+  const auto count = [&] {  // Asks without being taken for somebody who needs them.
+    proto::GcsRequest request;
+    request.mutable_kv_keys()->set_name_space("sheaf-packages");
+    return world.Ask(client, request).kv_keys().keys_size();
+  };
+  const auto pass = [&](Nanos time) {
+    for (Nanos passed = 0; passed < time; passed += 10 * kSecond)
+      world.Pass(10 * kSecond, {world.node});
+  };
+  put("p.zip/0");
+  put("p.zip");
+  pass(kHour - 2 * 60 * kSecond);
+  CHECK(count() == 2);
+  WHEN("nobody asks for it") {
+    pass(4 * 60 * kSecond);
+    CHECK(count() == 0);
+  }
+  WHEN("somebody looks whether it is there") {
+    proto::GcsRequest request;
+    request.mutable_kv_exists()->set_name_space("sheaf-packages");
+    request.mutable_kv_exists()->add_keys("p.zip");
+    CHECK(world.Ask(client, request).kv_count().count() == 1);
+    pass(kHour - 2 * 60 * kSecond);
+    CHECK(count() == 2);
+    pass(4 * 60 * kSecond);
+    CHECK(count() == 0);
+  }
+  WHEN("a submission names it") {
+    proto::GcsRequest request = SubmissionWorld::Submission("one");
+    request.mutable_submit_entrypoint()->mutable_entrypoint()->set_runtime_env(
+        R"({"py_modules":["gcs://p.zip","gcs:\/\/p.zip"],"working_dir":"gcs://other.zip"})");
+    CHECK(Is(world.Ask(world.tool, request), ErrorKind::kNone));
+    world.Ends("one", 0);
+    pass(2 * kHour);
+    CHECK(count() == 2);
+    world.Restart();
+    pass(2 * kHour);
+    CHECK(count() == 2);
+    CHECK(Is(world.Delete("one"), ErrorKind::kNone));
+    pass(2 * 60 * kSecond);
+    CHECK(count() == 0);
+  }
+  WHEN("a job that runs has named it") {
+    proto::GcsRequest job;
+    job.mutable_register_job()->set_driver(client.packed());
+    const uint32_t number = world.Ask(world.tool, job).job_registered().job();
+    REQUIRE(number != 0);
+    proto::GcsRequest own;
+    own.mutable_kv_own()->set_name_space("sheaf-packages");
+    own.mutable_kv_own()->add_keys("p.zip");
+    own.mutable_kv_own()->add_keys("p.zip/0");
+    own.mutable_kv_own()->set_owner(number);
+    CHECK(world.Ask(client, own).kv_count().count() == 2);
+    pass(2 * kHour);
+    CHECK(count() == 2);
+    proto::GcsRequest finish;
+    finish.mutable_finish_job()->set_job(number);
+    world.Ask(world.tool, finish);
+    pass(2 * 60 * kSecond);
+    CHECK(count() == 0);
+  }
+}
+
+SCENARIO("a raylet hears which of the logs that it has are of nobody") {
+  SubmissionWorld world;
+  world.Submit("ran");
+  world.Ends("ran", 0);
+  world.Submit("waits", 1'000);
+  REQUIRE(world.Get("waits").state() == S::PENDING);
+  const NodeNumber other = world.AddNode();
+  const auto forgotten = [&](NodeNumber node) {
+    proto::GcsRequest request;
+    for (const char* id : {"ran", "waits", "deleted"})
+      request.mutable_forgotten_submissions()->add_submission_ids(id);
+    const proto::GcsReply reply = world.Ask(RayletOf(node), request);
+    const auto& ids = reply.forgotten_submissions().submission_ids();
+    return std::vector<std::string>(ids.begin(), ids.end());
+  };
+  CHECK(forgotten(world.node) == std::vector<std::string>{"waits", "deleted"});
+  CHECK(forgotten(other) == std::vector<std::string>{"ran", "waits", "deleted"});
+  CHECK(Is(world.Delete("ran"), ErrorKind::kNone));
+  CHECK(forgotten(world.node).size() == 3);
+}
+
 }  // namespace sheaf

@@ -296,6 +296,7 @@ def plan(runtime_env: Any) -> Plan:
         path = _path("working_dir", runtime_env["working_dir"])
         if "://" in path:
             entries["@working_dir"] = runtime_env_package.name_of_uri(path)
+            packages += runtime_env_package.uploaded(path)
         else:
             packages.append(runtime_env_package.of_directory(path, excludes))
             entries["@working_dir"] = packages[-1].name
@@ -306,6 +307,7 @@ def plan(runtime_env: Any) -> Plan:
         for module in _list("py_modules", runtime_env["py_modules"]):
             if isinstance(module, str) and "://" in module:
                 names.append(runtime_env_package.name_of_uri(module))
+                packages += runtime_env_package.uploaded(module)
                 continue
             packages.append(runtime_env_package.of_module(module, excludes))
             names.append(packages[-1].name)

@@ -25,6 +25,7 @@
 #include "raylet/host/spawn.h"
 #include "raylet/host/worker_start.h"
 #include "raylet/host/worker_variables.h"
+#include "raylet/logs/log_names.h"
 
 namespace sheaf {
 namespace {
@@ -79,8 +80,9 @@ void PutInFront(const std::string& folder, std::string* path) {
 
 }  // namespace
 
-EntrypointProcesses::EntrypointProcesses(EntrypointOptions options, EntrypointEvents events)
-    : options_(std::move(options)), events_(std::move(events)) {}
+EntrypointProcesses::EntrypointProcesses(LogFiles& logs, EntrypointOptions options,
+                                         EntrypointEvents events)
+    : logs_(logs), options_(std::move(options)), events_(std::move(events)) {}
 
 EntrypointProcesses::~EntrypointProcesses() { Stop(); }
 
@@ -136,7 +138,8 @@ void EntrypointProcesses::StartOnLoop(const proto::Entrypoint& entrypoint,
                                       const std::vector<uint32_t>& gpu_ids) {
   const std::string& id = entrypoint.submission_id();
   Command command;
-  command.log_path = absl::StrCat(options_.log_directory, "/job-driver-", id, ".log");
+  command.log_path = logs_.PathOf(JobLogName(id));
+  logs_.Remove(JobLogName(id));  // Of one that was deleted, and had this id.
   command.oom_kills_before = events_.kernel_oom_kills();
   const absl::Status started = Spawn(entrypoint, gpu_ids, &command);
   if (!started.ok()) {

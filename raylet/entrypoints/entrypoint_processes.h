@@ -21,12 +21,12 @@
 #include "proto/gcs.pb.h"
 #include "raylet/host/event_loop.h"
 #include "raylet/host/process_watch.h"
+#include "raylet/logs/log_files.h"
 #include "raylet/workers/entrypoint_launcher.h"
 
 namespace sheaf {
 
 struct EntrypointOptions {
-  std::string log_directory;           // For job-driver-ID.log.
   std::string scratch_directory;       // For what a guard hands over; made when it is needed.
   std::string session;                 // What commands find as SHEAF_ADDRESS and RAY_ADDRESS.
   std::vector<std::string> variables;  // The node's environment.
@@ -47,7 +47,8 @@ struct EntrypointEvents {
 
 class EntrypointProcesses final : public EntrypointLauncher {
  public:
-  EntrypointProcesses(EntrypointOptions options, EntrypointEvents events);
+  // `logs`, where job-driver-ID.log lies, outlives it.
+  EntrypointProcesses(LogFiles& logs, EntrypointOptions options, EntrypointEvents events);
   ~EntrypointProcesses() override;
   // Kills all commands with their descendants and waits for them. Idempotent; not on the loop.
   void Stop();
@@ -80,6 +81,7 @@ class EntrypointProcesses final : public EntrypointLauncher {
   std::vector<std::string> VariablesOf(const proto::Entrypoint& entrypoint,
                                        const std::vector<uint32_t>& gpu_ids) const;
 
+  LogFiles& logs_;
   const EntrypointOptions options_;
   const EntrypointEvents events_;
   mutable Mutex mutex_;

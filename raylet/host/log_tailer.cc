@@ -25,6 +25,11 @@ int64_t SizeOf(const std::string& path) {
   return stat(path.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_size) : 0;
 }
 
+// "worker-1.7.out.1"
+bool IsBackup(const std::string& path) {
+  return !absl::EndsWith(path, ".out") && !absl::EndsWith(path, ".err");
+}
+
 std::string ReadRange(const std::string& path, int64_t offset, int64_t bytes) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return "";
@@ -70,9 +75,13 @@ std::vector<LogBatch> LogTailer::Poll() {
       continue;
     }
     for (const Stream& stream : worker.streams) {
-      if (stream.offset == 0) unlink(stream.path.c_str());
+      if (stream.offset == 0 && !stream.rotated) unlink(stream.path.c_str());
     }
     it = workers_.erase(it);
+  }
+  for (const std::string& job : jobs_) {
+    if (SizeOf(files_.PathOf(job)) > options_.max_job_bytes)
+      files_.Rotate(job, options_.job_backups).IgnoreError();  // The next Poll tries again.
   }
   return batches;
 }
@@ -127,9 +136,10 @@ void LogTailer::SplitLines(Stream& stream, std::string_view text, bool ended,
 }
 
 void LogTailer::Rotate(Stream& stream) {
-  std::error_code error;
-  fs::copy_file(stream.path, stream.path + ".1", fs::copy_options::overwrite_existing, error);
-  if (truncate(stream.path.c_str(), 0) == 0) stream.offset = 0;
+  if (!files_.Rotate(fs::path(stream.path).filename(), 1).ok())
+    return;  // The next Poll tries again.
+  stream.rotated = true;
+  stream.offset = 0;
 }
 
 void LogTailer::RemoveOld(int64_t now_unix_s) {
@@ -141,7 +151,7 @@ void LogTailer::RemoveOld(int64_t now_unix_s) {
   std::vector<File> files;
   int64_t total = 0;
   std::error_code error;
-  for (fs::directory_iterator entry(options_.directory, error), end; !error && entry != end;
+  for (fs::directory_iterator entry(files_.directory(), error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string path = entry->path().string();
     struct stat info;
@@ -160,6 +170,7 @@ void LogTailer::RemoveOld(int64_t now_unix_s) {
     const bool old = now_unix_s - file.modified >= options_.keep / kSecond;
     if (!old && total <= options_.max_total_bytes) break;
     if (unlink(file.path.c_str()) == 0) total -= file.bytes;
+    if (!IsBackup(file.path)) files_.Remove(fs::path(file.path).filename());
   }
 }
 

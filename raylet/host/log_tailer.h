@@ -3,9 +3,8 @@
 // job, and keeps the files small and few. One thread, never a loop that others wait for: it reads
 // the disk.
 //
-// A file over its cap is copied to FILE.1 and emptied in place (its writer appends, so it goes on
-// at the start). What the worker writes between the last look and the emptying, a few microseconds,
-// is lost from the file's end.
+// A file over its cap is emptied in place (raylet/logs/log_files.h): its writer appends, so it goes
+// on at the start. So are the output files of submitted commands, which have more older parts.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +12,20 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "proto/raylet.pb.h"
 #include "raylet/host/process_launcher.h"
+#include "raylet/logs/log_files.h"
 
 namespace sheaf {
 
 struct LogTailerOptions {
-  std::string directory;
   int64_t max_file_bytes = 16 << 20;
+  // Of the output of submitted commands, of which so many older parts stay; of a worker's one.
+  int64_t max_job_bytes = 16 << 20;
+  int job_backups = 4;
   Nanos keep = 24 * 3600 * kSecond;  // Files of ended workers are deleted after this time,
   int64_t max_total_bytes = int64_t{1}
                             << 30;  // or, the oldest first, when all are larger than this.
@@ -39,17 +42,22 @@ struct LogBatch {
 
 class LogTailer {
  public:
-  explicit LogTailer(LogTailerOptions options) : options_(std::move(options)) {}
+  // `files` outlives it.
+  LogTailer(LogFiles& files, LogTailerOptions options)
+      : files_(files), options_(std::move(options)) {}
 
   void Add(const LaunchedWorker& worker);
   // The worker has ended: what it left unread comes with the next Poll, then it is forgotten. Empty
   // files are deleted then.
   void End(ProcessId process);
+  // The file of that name is the output of a submitted command, and kept small until EndJob.
+  void AddJob(const std::string& name) { jobs_.insert(name); }
+  void EndJob(const std::string& name) { jobs_.erase(name); }
   // New lines of all workers, and rotation.
   std::vector<LogBatch> Poll();
   // Deletes what is too old or too much. Wall time, as files carry it.
   void RemoveOld(int64_t now_unix_s);
-  bool empty() const { return workers_.empty(); }
+  bool empty() const { return workers_.empty() && jobs_.empty(); }
 
  private:
   struct Stream {
@@ -58,6 +66,7 @@ class LogTailer {
     std::string partial;   // Of a line that has no end yet.
     int64_t skipped = 0;   // Bytes left out since the last line that was handed on.
     int64_t left_out = 0;  // The same, since the last batch.
+    bool rotated = false;
   };
   struct Worker {
     LaunchedWorker info;
@@ -68,8 +77,10 @@ class LogTailer {
   void SplitLines(Stream& stream, std::string_view text, bool ended, proto::LogLines& lines) const;
   void Rotate(Stream& stream);
 
+  LogFiles& files_;
   const LogTailerOptions options_;
   absl::btree_map<ProcessId, Worker> workers_;
+  absl::btree_set<std::string> jobs_;  // Names of their files.
 };
 
 }  // namespace sheaf

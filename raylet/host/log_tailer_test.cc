@@ -19,8 +19,7 @@ constexpr ProcessId kDriver{1, 1};
 struct Fixture {
   Fixture() : Fixture(LogTailerOptions{}) {}
   explicit Fixture(LogTailerOptions options) {
-    options.directory = directory.path();
-    tailer = std::make_unique<LogTailer>(options);
+    tailer = std::make_unique<LogTailer>(files, options);
     Add(2);
   }
   std::string Path(uint32_t number, const char* extension) const {
@@ -47,6 +46,7 @@ struct Fixture {
     return all;
   }
   ScratchDirectory directory;
+  LogFiles files{directory.path()};
   std::unique_ptr<LogTailer> tailer;
 };
 
@@ -113,6 +113,42 @@ SCENARIO("a file over its cap moves to .1 and starts anew") {
   CHECK(fs::file_size(fixture.Path(2, ".out.1")) == 11);
   fixture.Write(2, ".out", "more\n");
   CHECK(fixture.Lines() == Strings{"more"});
+}
+
+SCENARIO("the output of a submitted command is kept small while it runs, in so many parts") {
+  LogTailerOptions options;
+  options.max_job_bytes = 10;
+  options.job_backups = 2;
+  Fixture fixture(options);
+  const std::string name = "job-driver-a.log";
+  const auto write = [&](const std::string& text) {
+    std::ofstream(fixture.files.PathOf(name), std::ios::app) << text;
+  };
+  fixture.tailer->AddJob(name);
+  CHECK(fixture.Lines().empty());  // It may not be there yet.
+  for (const char* text : {"one 6789\n12", "two 6789\n12", "three 6789\n"}) {
+    write(text);
+    CHECK(fixture.Lines().empty());  // Those are for no driver.
+    CHECK(fs::file_size(fixture.files.PathOf(name)) == 0);
+  }
+  CHECK(fs::exists(fixture.files.PathOf(name + ".2")));
+  CHECK_FALSE(fs::exists(fixture.files.PathOf(name + ".3")));
+  fixture.tailer->EndJob(name);
+  write("it has ended\n");
+  CHECK(fixture.Lines().empty());
+  CHECK(fs::file_size(fixture.files.PathOf(name)) == 13);
+}
+
+SCENARIO("a worker's file that was rotated stays, though it is empty at its end") {
+  LogTailerOptions options;
+  options.max_file_bytes = 10;
+  Fixture fixture(options);
+  fixture.Write(2, ".out", "0123456789ab\n");
+  CHECK(fixture.Lines() == Strings{"0123456789ab"});
+  fixture.tailer->End({1, 2});
+  CHECK(fixture.Lines().empty());
+  CHECK(fs::exists(fixture.Path(2, ".out")));
+  CHECK_FALSE(fs::exists(fixture.Path(2, ".err")));
 }
 
 SCENARIO("old files go, those of living workers stay") {

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "object_store/machine_memory.h"
 #include "raylet/host/proc_files.h"
+#include "raylet/logs/log_names.h"
 
 namespace sheaf {
 namespace {
@@ -15,26 +16,33 @@ namespace {
 constexpr Nanos kTailPeriod = 100 * kMillisecond;
 constexpr Nanos kOldLogsPeriod = 600 * kSecond;
 
+std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WorkerObserver>> WorkerObserver::Start(
-    MemoryWatchOptions memory, LogTailerOptions logs, std::function<void(LogBatch)> on_lines) {
+    MemoryWatchOptions memory, LogFiles& files, LogTailerOptions logs,
+    std::function<void(LogBatch)> on_lines, std::unique_ptr<LogEvents> events) {
   SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Start("watch"));
-  return std::unique_ptr<WorkerObserver>(
-      new WorkerObserver(memory, std::move(logs), std::move(on_lines), std::move(loop)));
+  return std::unique_ptr<WorkerObserver>(new WorkerObserver(
+      memory, files, logs, std::move(on_lines), std::move(events), std::move(loop)));
 }
 
-WorkerObserver::WorkerObserver(MemoryWatchOptions memory, LogTailerOptions logs,
+WorkerObserver::WorkerObserver(MemoryWatchOptions memory, LogFiles& files, LogTailerOptions logs,
                                std::function<void(LogBatch)> on_lines,
-                               std::unique_ptr<EventLoop> loop)
+                               std::unique_ptr<LogEvents> events, std::unique_ptr<EventLoop> loop)
     : memory_options_(memory),
       on_lines_(std::move(on_lines)),
-      tailer_(std::move(logs)),
+      tailer_(files, logs),
+      events_(std::move(events)),
       loop_(std::move(loop)) {
   loop_->Post([this] { loop_->After(kOldLogsPeriod, [this] { RemoveOldLogs(); }); });
 }
 
-void WorkerObserver::Stop() { loop_->Stop(); }
+void WorkerObserver::Stop() {
+  loop_->Stop();
+  if (events_ != nullptr) events_->Stop();
+}
 
 void WorkerObserver::WatchMemory(std::function<void(ProcessId, const proto::Death&)> kill) {
   loop_->Post([this, kill = std::move(kill)] {
@@ -45,9 +53,10 @@ void WorkerObserver::WatchMemory(std::function<void(ProcessId, const proto::Deat
 void WorkerObserver::OnStarted(const LaunchedWorker& worker) {
   loop_->Post([this, worker] {
     tailer_.Add(worker);
+    if (events_ != nullptr) AddEvents(worker);
     workers_.emplace(worker.process, worker);
     // Nothing is looked at on an idle node.
-    if (!std::exchange(tailing_, true)) loop_->After(kTailPeriod, [this] { Tail(); });
+    BeginToTail();
     if (!std::exchange(looking_, true)) LookAtMemory();
   });
 }
@@ -55,9 +64,45 @@ void WorkerObserver::OnStarted(const LaunchedWorker& worker) {
 void WorkerObserver::OnExited(ProcessId process) {
   loop_->Post([this, process] {
     tailer_.End(process);
+    const auto worker = workers_.find(process);
+    if (events_ != nullptr && worker != workers_.end()) {
+      events_->End(NameOf(worker->second.stdout_path));
+      events_->End(NameOf(worker->second.stderr_path));
+    }
     workers_.erase(process);
     for (LogBatch& batch : tailer_.Poll()) on_lines_(std::move(batch));
   });
+}
+
+void WorkerObserver::OnJob(const std::string& name, bool begins) {
+  loop_->Post([this, name, begins] {
+    if (!begins) {
+      tailer_.EndJob(name);
+      if (events_ != nullptr) events_->End(name);
+      return;
+    }
+    tailer_.AddJob(name);
+    const std::string id = SubmissionOfLog(name).value_or("");
+    if (events_ != nullptr) events_->Add({name, "sheaf.job", "info", 0, {{"submission", id}}});
+    BeginToTail();
+  });
+}
+
+// What is written as errors counts as such, as elsewhere where nothing else is known of a line.
+void WorkerObserver::AddEvents(const LaunchedWorker& worker) {
+  for (const bool errors : {false, true}) {
+    events_->Add({NameOf(errors ? worker.stderr_path : worker.stdout_path),
+                  "sheaf.worker",
+                  errors ? "error" : "info",
+                  worker.os_pid,
+                  {{"driver", worker.driver.ToString()},
+                   {"worker", worker.process.ToString()},
+                   {"stream", errors ? "err" : "out"}}});
+  }
+}
+
+void WorkerObserver::BeginToTail() {
+  if (!std::exchange(tailing_, true)) loop_->After(kTailPeriod, [this] { Tail(); });
 }
 
 void WorkerObserver::TailNow(std::function<void()> done) {
@@ -68,6 +113,7 @@ void WorkerObserver::TailNow(std::function<void()> done) {
 }
 
 void WorkerObserver::Tail() {
+  if (events_ != nullptr) events_->Look();
   for (LogBatch& batch : tailer_.Poll()) on_lines_(std::move(batch));
   tailing_ = !tailer_.empty();
   if (tailing_) loop_->After(kTailPeriod, [this] { Tail(); });

@@ -11,15 +11,18 @@
 #include "raylet/host/log_tailer.h"
 #include "raylet/host/memory_watch.h"
 #include "raylet/host/process_launcher.h"
+#include "raylet/logs/log_events.h"
 
 namespace sheaf {
 
 class WorkerObserver final : public MemoryReader {
  public:
-  // `on_lines` is called on the observer's thread. References outlive the observer.
+  // `on_lines` is called on the observer's thread. `events` may be null. References outlive the
+  // observer.
   // kResourceExhausted: no descriptors.
   static absl::StatusOr<std::unique_ptr<WorkerObserver>> Start(
-      MemoryWatchOptions memory, LogTailerOptions logs, std::function<void(LogBatch)> on_lines);
+      MemoryWatchOptions memory, LogFiles& files, LogTailerOptions logs,
+      std::function<void(LogBatch)> on_lines, std::unique_ptr<LogEvents> events);
   ~WorkerObserver() override { Stop(); }
   void Stop();
 
@@ -27,6 +30,8 @@ class WorkerObserver final : public MemoryReader {
   void WatchMemory(std::function<void(ProcessId, const proto::Death&)> kill);
   void OnStarted(const LaunchedWorker& worker);
   void OnExited(ProcessId process);
+  // The file of that name is the output of a submitted command that begins, or has ended.
+  void OnJob(const std::string& name, bool begins);
   // Hands out all lines that are there, and then calls `done`, on the observer's thread.
   void TailNow(std::function<void()> done);
   // Runs `work`, which reads files of the kernel, on the observer's thread; any thread may call.
@@ -37,9 +42,12 @@ class WorkerObserver final : public MemoryReader {
   std::vector<WorkerMemory> ReadWorkers() override;
 
  private:
-  WorkerObserver(MemoryWatchOptions memory, LogTailerOptions logs,
-                 std::function<void(LogBatch)> on_lines, std::unique_ptr<EventLoop> loop);
+  WorkerObserver(MemoryWatchOptions memory, LogFiles& files, LogTailerOptions logs,
+                 std::function<void(LogBatch)> on_lines, std::unique_ptr<LogEvents> events,
+                 std::unique_ptr<EventLoop> loop);
+  void BeginToTail();
   void Tail();
+  void AddEvents(const LaunchedWorker& worker);
   void RemoveOldLogs();
   void LookAtMemory();
 
@@ -48,6 +56,7 @@ class WorkerObserver final : public MemoryReader {
   MonotonicClock clock_;
   // The thread's own.
   LogTailer tailer_;
+  const std::unique_ptr<LogEvents> events_;
   std::unique_ptr<MemoryWatch> memory_;
   absl::btree_map<ProcessId, LaunchedWorker> workers_;
   bool tailing_ = false;

@@ -42,6 +42,8 @@ class Entrypoints {
   // All are told to end, as the node does.
   void StopAll();
   bool empty() const { return entrypoints_.empty(); }
+  // It runs, or is about to.
+  bool Has(const std::string& submission_id) const { return entrypoints_.contains(submission_id); }
   void FillReport(proto::NodeReport* report) const;
 
  private:

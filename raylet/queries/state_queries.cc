@@ -19,6 +19,8 @@ constexpr uint32_t kDefaultLimit = 10'000;
 constexpr size_t kNodesAskedAtOnce = 64;  // Of one query; the others follow as answers come.
 constexpr size_t kMaxOpenQueries = 256;
 constexpr size_t kMaxWords = 1 << 20;
+constexpr int kLogPatience = 5;                         // Times the limit: a disk is read there.
+constexpr uint64_t kFirstLogQuery = uint64_t{1} << 63;  // Of two, which kind an answer is for.
 
 constexpr auto kActorId = [](const proto::ActorRow& row) -> const std::string& {
   return row.actor_id();
@@ -171,8 +173,27 @@ void AppendGroups(const proto::GroupList& groups, StateAsked& asked) {
 
 }  // namespace
 
+StateQueries::StateQueries(Deps deps, const StateRows::Sources& sources)
+    : deps_(std::move(deps)),
+      rows_(sources),
+      logs_({.node = deps_.node,
+             .limit = kLogPatience * deps_.limit,
+             .clock = deps_.clock,
+             .transport = deps_.transport,
+             .view = deps_.view,
+             .processes = deps_.processes,
+             .pool = sources.pool,
+             .runs_entrypoint = deps_.runs_entrypoint,
+             .is_node_dead = deps_.is_node_dead,
+             .logs = deps_.logs},
+            kFirstLogQuery) {}
+
 absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::StateQuery>(frame));
+  if (LogQueries::IsAboutLogs(message)) {
+    logs_.OnQuery(from, std::move(message));
+    return absl::OkStatus();
+  }
   if (queries_.size() >= kMaxOpenQueries) {
     proto::StateAnswer busy;
     busy.set_request(message.request());
@@ -380,6 +401,7 @@ void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) con
 
 absl::Status StateQueries::OnAnswer(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::StateAnswer>(frame));
+  if (logs_.OnAnswer(from, message)) return absl::OkStatus();
   const auto it = queries_.find(message.request());
   if (it == queries_.end() || it->second.waits_for.erase(from) == 0) return absl::OkStatus();
   Merge(message, it->second.asked);
@@ -425,6 +447,7 @@ void StateQueries::TellLate(Query& query) {
 }
 
 void StateQueries::Tick() {
+  logs_.Tick();
   std::vector<uint64_t> late, silent;
   const Nanos now = deps_.clock.Now();
   for (auto& [number, query] : queries_) {
@@ -458,6 +481,7 @@ void StateQueries::Tick() {
 }
 
 void StateQueries::Forget(ProcessId process) {
+  logs_.Forget(process);
   std::vector<uint64_t> touched;
   for (auto& [number, query] : queries_) {
     if (query.waits_for.erase(process) == 0) continue;

@@ -18,7 +18,9 @@
 #include "base/transport.h"
 #include "proto/gcs.pb.h"
 #include "raylet/cluster/gcs_link.h"
+#include "raylet/logs/node_logs.h"
 #include "raylet/node_tables.h"
+#include "raylet/queries/log_queries.h"
 #include "raylet/queries/state_rows.h"
 #include "raylet/queries/task_events.h"
 #include "raylet/workers/process_states.h"
@@ -38,11 +40,12 @@ class StateQueries {
     const ClusterView& view;
     const AttachedProcesses& processes;
     std::function<bool(NodeNumber)> is_node_dead;
+    std::function<bool(const std::string& submission_id)> runs_entrypoint;
+    NodeLogs* logs;                 // nullptr: this node keeps none.
     TaskEvents* task_events;        // nullptr: nothing is remembered of ended calls.
     ProcessStates* process_states;  // nullptr: the kernel is not asked of processes.
   };
-  StateQueries(Deps deps, const StateRows::Sources& sources)
-      : deps_(std::move(deps)), rows_(sources) {}
+  StateQueries(Deps deps, const StateRows::Sources& sources);
   StateQueries(const StateQueries&) = delete;
   StateQueries& operator=(const StateQueries&) = delete;
 
@@ -88,6 +91,7 @@ class StateQueries {
 
   const Deps deps_;
   const StateRows rows_;
+  LogQueries logs_;
   absl::btree_map<uint64_t, Query> queries_;
   uint64_t last_query_ = 0;
 };

@@ -51,15 +51,17 @@ SUBFOLDERS = {
     "raylet/cluster": "raylet/death_register.h raylet/node_tables.h raylet/raylet_options.h"
     " raylet/scheduling",
     "raylet/jobs": "raylet/cluster raylet/death_register.h raylet/host/worker_variables.h"
+    " raylet/logs"
     " raylet/node_tables.h raylet/objects/argument_admission.h raylet/raylet_options.h"
     " raylet/scheduling raylet/workers",
-    "raylet/entrypoints": "raylet/host raylet/workers",
+    "raylet/entrypoints": "raylet/host raylet/logs raylet/workers",
     "raylet/scheduling": "",
     "raylet/workers": "",
     "raylet/objects": "raylet/death_register.h",
+    "raylet/logs": "",
     "raylet/queries": "raylet/cluster/gcs_link.h raylet/node_tables.h raylet/raylet_options.h"
-    " raylet/objects raylet/scheduling raylet/workers",
-    "raylet/host": "raylet/objects raylet/workers",
+    " raylet/logs raylet/objects raylet/scheduling raylet/workers",
+    "raylet/host": "raylet/logs raylet/objects raylet/workers",
     "raylet/inspect": "raylet/host raylet/workers",
     "python_bindings/core": "",
     "rpc/security": "",
@@ -116,7 +118,7 @@ WORLD = [
         "sleeping",
         r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
         "base/clock.* base/executor.* raylet/host/process_launcher* raylet/entrypoints/entrypoint_processes.* "
-        "raylet/raylet_process.* api/embedded_node.* cli/drain.* "
+        "raylet/raylet_process.* api/embedded_node.* cli/drain.* cli/logs/command.* "
         "base/session_directory.*",
     ),
     # A runtime has one background thread, the threads of its actor's groups, and those of
@@ -185,7 +187,7 @@ WORLD = [
     WorldRule(
         "CLI11, which takes 12 s to compile",
         r"CLI/CLI|CLI::",
-        "cli/main.cc cli/observe/commands.* cli/observe/flags.h",
+        "cli/main.cc cli/flags/* cli/observe/commands.*",
     ),
     WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),
     WorldRule("prometheus-cpp", r"prometheus/|prometheus::", "metrics/* cli/node_metrics.*"),

@@ -151,7 +151,7 @@ def test_figures_and_logs_of_each_node_are_at_hand(cluster):
     )
     wait_until(lambda: all("ray_said_on_a_node" in metrics.scrape(node)[node] for node in nodes))
     for index, node in enumerate(nodes):
-        names = state.list_logs(node_id=node, glob_filter="*.out")["worker"]
+        names = state.list_logs(node_id=node, glob_filter="*.out")["worker_out"]
         texts = ["".join(state.get_log(node_id=node, filename=name)) for name in names]
         assert sum(f"word {index}\n" in text for text in texts) == 1
     with pytest.raises(ValueError, match="no log 'nothing'"):

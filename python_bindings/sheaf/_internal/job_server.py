@@ -170,9 +170,14 @@ class Server:
                     text = response.read().decode("utf-8", "replace").strip()
                     raise RuntimeError(f"Request failed with status code {response.status}: {text}")
                 answered = response.status == 200
-                # Beyond the last 64 MiB of a log that is longer there is nothing to be had.
                 begin = int(response.getheader("X-Sheaf-Offset") or offset)
-                offset = max(offset, begin)
+                if answered and begin > offset:  # Of a long log the oldest part goes.
+                    yield f"[sheaf: {begin - offset} bytes are not kept any more]\n"
+                if answered and begin < offset:
+                    yield "[sheaf: this log was begun anew]\n"
+                if answered and begin != offset:
+                    offset = begin
+                    decoder.reset()
                 while answered and (piece := response.read1(_CHUNK_BYTES)):
                     offset += len(piece)
                     yield decoder.decode(piece)

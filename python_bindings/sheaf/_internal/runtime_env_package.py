@@ -62,6 +62,29 @@ class Package:
         self._uploaded_to = _core.generation()
 
 
+class Uploaded(Package):
+    """One that somebody has uploaded for a job, under this name."""
+
+    def __init__(self, name: str):
+        super().__init__(name, None, None)
+
+    def upload(self) -> None:
+        """Lets this job own it as well, so that it stays as long as workers may need it."""
+        if self._uploaded_to == _core.generation():
+            return
+        index = _core.key_get(KEY_SPACE, self.name)
+        if index is not None:  # Else the worker that wants it says that it is missing.
+            parts = range(json.loads(index)["parts"])
+            _core.key_own(KEY_SPACE, [*(f"{self.name}/{number}" for number in parts), self.name])
+        self._uploaded_to = _core.generation()
+
+
+def uploaded(uri: str) -> list[Package]:
+    """The package of a gcs:// URI, which must be one that name_of_uri takes; none of another."""
+    protocol, _, name = uri.partition("://")
+    return [Uploaded(name)] if protocol == "gcs" else []
+
+
 def fetch(name: str, key_get: Callable[[str, str], bytes | None] = _core.key_get) -> bytes:
     """The bytes of a package. LookupError: the cluster does not have it."""
     index = key_get(KEY_SPACE, name)

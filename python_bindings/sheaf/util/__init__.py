@@ -74,18 +74,22 @@ def __dir__() -> list[str]:
 
 
 def get_node_ip_address(address: str | None = None) -> str:
-    """Tells at which address the cluster knows its first node.
+    """Tells at which address the cluster knows the node of this process.
 
     Args:
         address: without effect.
 
     Returns:
-        An address without a port; 127.0.0.1 where the node listens on the loopback alone.
+        An address without a port; 127.0.0.1 where the node listens on the loopback alone, and
+        where this process has joined none.
     """
     del address
-    for row in cluster.nodes() if _core.is_initialized() else ():
-        return row["NodeManagerAddress"]
-    return "127.0.0.1"
+    if not _core.is_initialized():
+        return "127.0.0.1"
+    here = get_runtime_context().get_node_id()
+    return next(
+        (row["NodeManagerAddress"] for row in cluster.nodes() if row["NodeID"] == here), "127.0.0.1"
+    )
 
 
 def get_node_instance_id() -> str:

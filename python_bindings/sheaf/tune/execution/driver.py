@@ -284,6 +284,8 @@ def _last_lines(place: Place) -> str:
     for suffix in ("out", "err"):
         file = f"{os.path.splitext(place.log)[0]}.{suffix}"
         with contextlib.suppress(Exception):  # Its node may have died with it.
-            lines = get_log(node_id=place.node_id, filename=file, tail=_LINES, timeout=_LOG_S)
+            lines = get_log(
+                node_id=place.node_id, filename=file, tail=_LINES, timeout=_LOG_S, errors="replace"
+            )
             text += "".join(f"\n{file}: {line.rstrip()}" for line in lines)
     return text

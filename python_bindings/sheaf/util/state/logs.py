@@ -1,19 +1,24 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What the workers and nodes of the cluster have printed: the files in the sessions' logs/."""
+"""What the processes of the cluster have printed: the files in the logs/ of its nodes' sessions."""
 
 from __future__ import annotations
 
-import fnmatch
+import codecs
+import glob as globbing
 import os
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
 from sheaf import _core, cluster, ids
-from sheaf.util import each_node
-from sheaf.util.state import listings
+from sheaf.util.state import tasks
 
-_GROUPS = {"node": "raylet", "worker": "worker", "job": "driver"}  # By how file names begin.
+_CODES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+_PERIOD_S = 0.25
+_PAUSE_S = 0.05  # Of a node that is busy.
+_SILENCE_S = 60.0  # Of a node whose log is followed.
+_LONGEST = 1 << 20  # Bytes of a line; of a longer one there are several.
 
 
 def list_logs(
@@ -33,19 +38,18 @@ def list_logs(
         timeout: seconds that the node may take.
 
     Returns:
-        The names by what wrote them: raylet, worker, driver, other.
+        The names by what wrote them: worker_out, worker_err, driver, raylet, gcs_server, dashboard,
+        internal.
 
     Raises:
         ValueError: there is no such node, or it did not answer.
     """
     del address
-    names = _on_node(_names, (), node_id, node_ip, timeout)
+    node = _node(node_id, node_ip)
+    answer = _ask(timeout, _core.log_list, node, glob_filter or "")
     out: dict[str, list[str]] = {}
-    for name in names:
-        if glob_filter is None or fnmatch.fnmatch(name, glob_filter):
-            out.setdefault(
-                _GROUPS.get(name.replace("-", ".").partition(".")[0], "other"), []
-            ).append(name)
+    for name, group in answer["files"]:
+        out.setdefault(group, []).append(os.fsdecode(name))
     return out
 
 
@@ -68,112 +72,202 @@ def get_log(
     _interval: float | None = None,
     filter_ansi_code: bool = False,
 ) -> Iterator[str]:
-    """Gives the lines of a log file: of a named one, or that of an actor, a running task or a
-    worker.
+    """Gives the lines of a log, wherever in the cluster it is: of a named file, or of an actor, a
+    task, a worker or a submitted job. Of a file that was rotated the older parts belong to it, but
+    those of a named file that is not followed are files of their own.
 
     Args:
         address: without effect: it is this process's cluster.
         node_id: the node that has the file, as sheaf.nodes() names it; None: that at `node_ip`, or
-            this one.
+            this one. With `pid`: the node that it runs on, where several have one of that number.
         node_ip: the address of the node.
         filename: as list_logs names it.
         actor_id: instead of a name: the actor's process.
-        task_id: instead of a name: the process that runs the task.
+        task_id: instead of a name: the process that runs the task, or ran it.
         pid: instead of a name: the worker.
-        follow: not in Sheaf.
-        tail: how many of the last lines; below 0: all.
-        timeout: seconds that the node may take.
+        follow: goes on with what is written from then on, until who writes it has ended, or its
+            node has died, or the file is gone, which the last line says; a line says it when the
+            file was emptied.
+        tail: how many of the last lines; below 0: all, of the last 64 MiB.
+        timeout: seconds that a node may take to answer.
         suffix: "out" or "err", of the file of a process.
-        encoding: without effect.
-        errors: without effect.
-        submission_id: without effect.
-        attempt_number: without effect.
+        encoding: of the file; None: the lines are bytes.
+        errors: what becomes of bytes that are not in that encoding, as bytes.decode has it.
+        submission_id: instead of a name: the job that was submitted under this id.
+        attempt_number: of the task.
         filter_ansi_code: leaves out the codes of colours.
 
     Yields:
-        A line at a time, with its end.
+        A line at a time, with its end; one that is longer than a MiB in several.
 
     Raises:
-        ValueError: nothing names a file, or there is no such file, process or node.
-        NotImplementedError: follow.
+        ValueError: nothing names a file, or there is no such file, process or node, or it did not
+            answer.
+        UnicodeDecodeError: the file is not in `encoding`, and `errors` is "strict".
     """
     del address
-    if follow:
-        raise NotImplementedError(
-            "get_log(follow=True) is not in Sheaf: what workers print reaches the "
-            "driver as it comes"
-        )
-    if filename is None:
-        node_id, filename = _file_of(actor_id, task_id, pid, suffix)
-    text = _on_node(_text, (filename,), node_id, node_ip, timeout)
-    if text is not None and filter_ansi_code:
-        text = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    if text is None:
-        raise ValueError(
-            f"there is no log {filename!r} there; list_logs(node_id=...) names those of a node"
-        )
-    lines = text.splitlines(keepends=True)
-    yield from lines if tail < 0 else lines[len(lines) - min(tail, len(lines)) :]
+    if suffix not in ("out", "err"):
+        raise ValueError(f"suffix={suffix!r}: want 'out' or 'err'")
+    node, name = _place(
+        filename, submission_id, actor_id, task_id, attempt_number, pid, node_id, node_ip, suffix
+    )
+    decoder = codecs.getincrementaldecoder(encoding)(errors or "strict") if encoding else None
+    only_file = filename is not None
+    pieces = _pieces(node, os.fsencode(name), tail, only_file, follow, timeout, _interval)
+    for line in _lines(pieces):
+        if filter_ansi_code:
+            line = _CODES.sub(b"", line)
+        yield decoder.decode(line) if decoder is not None else line  # type: ignore[misc]
 
 
-def _file_of(
-    actor_id: str | None, task_id: str | None, pid: int | None, suffix: str
-) -> tuple[str, str]:
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+        if len(rest) >= _LONGEST:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
+
+
+def _pieces(
+    node: int,
+    name: bytes,
+    tail: int,
+    only_file: bool,
+    follow: bool,
+    timeout: float,
+    interval: float | None,
+) -> Iterator[bytes]:
+    piece = _ask(timeout, _core.log_end, node, name, tail, only_file)
+    if tail < 0 and piece["offset"]:
+        yield f"[sheaf: the first {piece['offset']} bytes of this log are left out]\n".encode()
+    yield piece["bytes"]
+    ends_line = not piece["bytes"] or piece["bytes"].endswith(b"\n")
+    until = piece["next"] + piece["left"]
+    while follow or piece["next"] < until:
+        before = piece
+        limit = _SILENCE_S if follow else timeout
+        try:
+            piece = _ask(limit, _core.log_read, node, name, before["next"], before["mark"])
+        except ValueError as error:
+            if not follow:
+                raise
+            yield _words(str(error), ends_line)
+            return
+        if piece["anew"] and not follow:
+            return
+        if piece["anew"]:
+            yield _words("this log was begun anew", ends_line)
+        elif piece["offset"] > before["next"]:
+            lost = piece["offset"] - before["next"]
+            yield _words(f"{lost} bytes of this log are not kept any more", ends_line)
+        yield piece["bytes"]
+        if piece["bytes"]:
+            ends_line = piece["bytes"].endswith(b"\n")
+        elif follow and piece["ended"]:
+            yield _words("who wrote this log has ended", ends_line)
+            return
+        elif follow:
+            time.sleep(_PERIOD_S if interval is None else interval)
+
+
+def _words(text: str, ends_line: bool) -> bytes:
+    return f"{'' if ends_line else chr(10)}[sheaf: {text}]\n".encode()
+
+
+def _ask(timeout: float, question: Any, *args: Any) -> dict[str, Any]:
+    """Asks until the answer is none that says to come again."""
+    deadline = time.monotonic() + timeout
+    while (answer := question(*args))["again"] and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+    if answer["error"]:
+        raise ValueError(answer["error"])
+    return dict(answer)
+
+
+def _node(node_id: str | None, node_ip: str | None) -> int:
+    """The number of the node; of several at one address this one, else the first. 0: none is
+    named."""
+    if node_id is not None:
+        found = [row["node"] for row in _core.nodes() if ids.node_id(row["node"]) == node_id]
+        if not found:
+            raise ValueError(f"node_id={node_id!r}: there is no such node")
+        return int(found[0])
+    if node_ip is None:
+        return 0
+    here = ids.node_id(_core.context()["node"])
+    named = [
+        row["NodeID"]
+        for row in cluster.nodes()
+        if row["Alive"] and row["NodeManagerAddress"] == node_ip
+    ]
+    if not named:
+        raise ValueError(f"node_ip={node_ip!r}: no node has this address")
+    return _node(here if here in named else named[0], None)
+
+
+def _place(
+    filename: str | None,
+    submission_id: str | None,
+    actor_id: str | None,
+    task_id: str | None,
+    attempt: int,
+    pid: int | None,
+    node_id: str | None,
+    node_ip: str | None,
+    suffix: str,
+) -> tuple[int, str]:
+    """The node and the name of its file."""
+    if filename is not None:
+        return _node(node_id, node_ip), filename
+    if submission_id is not None:
+        return _of_submission(submission_id)
     if actor_id is not None:
-        actor = listings.get_actor(actor_id)
-        if actor is None or not actor.pid:
-            raise ValueError(f"get_log: there is no actor {actor_id} with a process")
-        pid = actor.pid
-    worker = None
-    if task_id is not None:
-        task = listings.get_task(task_id)
-        worker = task and task.worker_id
-        if not worker:
-            raise ValueError(f"get_log: there is no running task {task_id}")
-    elif pid is None:
-        raise ValueError("get_log needs filename, actor_id, task_id or pid")
-    for row in _core.workers():
-        if row["pid"] == pid or (
-            worker is not None and listings.worker_id(row["worker"]) == worker
-        ):
-            return ids.node_id(row["node"]), f"worker-{row['worker']}.{suffix}"
-    raise ValueError(f"get_log: there is no worker with pid {pid}")
-
-
-def _on_node(
-    function: Any, args: tuple[Any, ...], node_id: str | None, node_ip: str | None, timeout: float
-) -> Any:
-    if node_id is None and node_ip is not None:
-        node_id = next(
-            (
-                row["NodeID"]
-                for row in cluster.nodes()
-                if row["Alive"] and row["NodeManagerAddress"] == node_ip
-            ),
-            None,
+        process = next(
+            (row["process"] for row in cluster.actors() if row["actor_id"] == actor_id), None
         )
-        if node_id is None:
-            raise ValueError(f"node_ip={node_ip!r}: no node has this address")
-    wanted = node_id or ids.node_id(_core.context()["node"])
-    found, _ = each_node.answers(function, *args, timeout=timeout, only=wanted)
-    if wanted not in found:
-        raise ValueError(f"the node {wanted} did not answer, or there is none")
-    return found[wanted]
+        if not process:
+            raise ValueError(f"get_log: there is no actor {actor_id} with a process")
+    elif task_id is not None:
+        process = _process_of_task(task_id, attempt)
+    elif pid is not None:
+        process = _process_of_pid(pid, _node(node_id, node_ip))
+    else:
+        raise ValueError("get_log needs filename, submission_id, actor_id, task_id or pid")
+    return int(process.partition(".")[0]), f"worker-{process}.{suffix}"
 
 
-def _folder() -> str:
-    return os.path.join(_core.session_directory(), "logs")
+def _process_of_task(task_id: str, attempt: int) -> str:
+    known, _, _ = tasks.known_calls(ended=True, filters=[], limit=10_000, id=task_id)
+    found = {row["attempt"]: row["worker"] for row in known if row["worker"]}
+    if attempt not in found:
+        there = f"; there are attempts {sorted(found)}" if found else ""
+        raise ValueError(
+            f"get_log: nothing is known of attempt {attempt} of a task {task_id}{there}"
+        )
+    return str(found[attempt])
 
 
-def _names() -> list[str]:
-    return sorted(os.listdir(_folder()))
+def _process_of_pid(pid: int, node: int) -> str:
+    found = [
+        row["worker"] for row in _core.workers() if row["pid"] == pid and node in (0, row["node"])
+    ]
+    if not found:
+        raise ValueError(f"get_log: there is no worker with pid {pid}")
+    if len(found) > 1:
+        raise ValueError(f"get_log: workers {', '.join(found)} have the pid {pid}: say node_id")
+    return str(found[0])
 
 
-def _text(name: str) -> str | None:
-    if os.path.basename(name) != name:
-        raise ValueError(f"filename={name!r}: want a name without directories")
-    try:
-        with open(os.path.join(_folder(), name), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
+def _of_submission(submission_id: str) -> tuple[int, str]:
+    name = f"job-driver-{submission_id}.log"
+    for row in _core.nodes():
+        if row["state"] != "DEAD":
+            answer = _core.log_list(row["node"], globbing.escape(name))
+            if answer["files"]:
+                return row["node"], name
+    raise ValueError(f"get_log: no node has the log of a job {submission_id}")

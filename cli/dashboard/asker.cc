@@ -1,0 +1,33 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/dashboard/asker.h"
+
+#include <fstream>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "cli/list.h"
+
+namespace sheaf::cli {
+
+NodeNumber NumberOf(const RunningNode& node) {
+  std::ifstream file(node.session + "/node");
+  NodeNumber number = 0;
+  return file >> number ? number : 0;
+}
+
+dashboard::AskNode AskerOf(const std::string& session) {
+  return [session](const proto::StateQuery& query,
+                   Nanos timeout) -> absl::StatusOr<proto::StateAnswer> {
+    QueryOptions options;
+    options.address = session;
+    options.timeout = timeout;
+    SHEAF_ASSIGN_OR_RETURN(proto::StateAnswer answer, Ask(options, query));
+    if (query.what() == proto::StateQuery::TASKS) {
+      const std::vector<proto::TaskRow> merged = MergedTasks(answer);
+      answer.mutable_tasks()->Assign(merged.begin(), merged.end());
+    }
+    return answer;
+  };
+}
+
+}  // namespace sheaf::cli

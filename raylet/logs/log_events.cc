@@ -1,0 +1,121 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/logs/log_events.h"
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/log.h"
+#include "base/text/ecs.h"
+
+namespace sheaf {
+namespace {
+
+constexpr size_t kMaxLine = 1 << 20;  // Longer ones are cut into several.
+constexpr int kPiecesAtOnce = 4;      // Of one file, before the others have their turn.
+
+}  // namespace
+
+void LogEvents::Add(EventSource source) {
+  thread_.Post([this, source = std::move(source)]() mutable {
+    JsonObject fields = fields_;
+    for (const auto& [name, value] : source.fields) fields.Add(name, JsonString(value));
+    Stream& stream = streams_[source.name];
+    stream.fields = fields.Done();
+    stream.source = std::move(source);
+  });
+}
+
+void LogEvents::End(const std::string& name) {
+  thread_.Post([this, name] {
+    const auto found = streams_.find(name);
+    if (found != streams_.end()) found->second.ended = true;
+  });
+  Look();
+}
+
+void LogEvents::Look() {
+  if (look_is_due_.exchange(true)) return;
+  thread_.Post([this] {
+    look_is_due_ = false;
+    LookNow();
+  });
+}
+
+void LogEvents::Stop() {
+  thread_.Post([this] {
+    for (auto& [name, stream] : streams_) stream.ended = true;
+    LookNow();
+  });
+  thread_.Stop();
+}
+
+void LogEvents::LookNow() {
+  for (auto it = streams_.begin(); it != streams_.end();) {
+    Stream& stream = it->second;
+    int pieces = 0;
+    bool more = true;
+    while (more && (stream.ended || pieces++ < kPiecesAtOnce)) more = ReadSome(stream);
+    if (stream.ended && !failing_) {
+      it = streams_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+bool LogEvents::ReadSome(Stream& stream) {
+  proto::LogQuestion question;
+  question.set_name(stream.source.name);
+  question.set_offset(stream.offset);
+  question.set_mark(stream.mark);
+  const absl::StatusOr<proto::LogPiece> piece = files_.Read(question);
+  if (!piece.ok()) return false;  // It is empty and gone, or not there yet.
+  if (piece->anew()) stream.partial.clear();
+  if (!Write(stream, *piece, stream.ended && piece->left() == 0)) return false;
+  stream.offset = piece->next();
+  stream.mark = piece->mark();
+  return piece->left() > 0;
+}
+
+// False: the disk does not take it; nothing has changed.
+bool LogEvents::Write(Stream& stream, const proto::LogPiece& piece, bool is_last) {
+  std::string text = stream.partial + piece.bytes();
+  std::string_view rest = text;
+  std::string lines;
+  const auto add = [&](std::string_view line) {
+    lines += EcsLine({.unix_ns = UnixNow(),
+                      .level = stream.source.level,
+                      .message = line,
+                      .dataset = stream.source.dataset,
+                      .os_pid = stream.source.os_pid,
+                      .sheaf = stream.fields});
+    lines += '\n';
+  };
+  while (true) {
+    const size_t end = rest.substr(0, kMaxLine).find('\n');
+    if (end != std::string_view::npos) {
+      add(rest.substr(0, end));
+      rest.remove_prefix(end + 1);
+    } else if (rest.size() >= kMaxLine) {
+      add(rest.substr(0, kMaxLine));
+      rest.remove_prefix(kMaxLine);
+    } else {
+      break;
+    }
+  }
+  if (is_last && !rest.empty()) add(std::exchange(rest, {}));
+  if (!lines.empty()) {
+    const absl::Status written = out_.Append(lines);
+    if (!written.ok() && !std::exchange(failing_, true)) {
+      Log(LogLevel::kError, "what processes print is not written as events until this has passed: ",
+          written.ToString());
+    }
+    if (!written.ok()) return false;
+    if (std::exchange(failing_, false))
+      Log(LogLevel::kInfo, "what processes print is written as events again");
+  }
+  stream.partial = std::string(rest);
+  return true;
+}
+
+}  // namespace sheaf

@@ -148,7 +148,7 @@ std::optional<std::string> Init(const nb::dict& options) {
   absl::StatusOr<Settings> settings = LoadSettings();
   if (!settings.ok()) throw nb::value_error(TextOf(settings.status().message()).c_str());
   RememberMainThread();
-  PrepareStacks();
+  if (!PrepareStacks()) throw nb::python_error();
   BeginRuntime();
   std::unique_ptr<internal::EmbeddedNode> node;
   std::string session;
@@ -215,7 +215,7 @@ PythonHandler& Handler() {
 // Runs calls until the node or the job ends this process; gives the exit status.
 int RunWorker() {
   RememberMainThread();
-  PrepareStacks();
+  if (!PrepareStacks()) throw nb::python_error();
   RuntimeOptions options;
   options.socket_path = Started()->socket_path;
   options.driver = false;

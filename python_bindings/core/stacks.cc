@@ -132,16 +132,17 @@ proto::ProcessStacks AskFaultHandler() {
 
 }  // namespace
 
-void PrepareStacks() {
-  if (fault_handler.write != nullptr) return;
+bool PrepareStacks() {
+  if (fault_handler.write != nullptr) return true;
   const Owned found = Owned::Steal(prepare());
-  if (!found) return PyErr_Clear();  // No descriptor is left: the GIL will have to do.
+  if (!found) return false;
   const auto number = [&](Py_ssize_t i) {
     return static_cast<int>(PyLong_AsLong(PyTuple_GetItem(found.get(), i)));
   };
   struct sigaction action{};
-  if (number(0) < 0 || sigaction(number(1), nullptr, &action) != 0) return;
-  fault_handler = {number(0), action.sa_handler, number(1)};
+  if (number(0) >= 0 && sigaction(number(1), nullptr, &action) == 0)
+    fault_handler = {number(0), action.sa_handler, number(1)};
+  return true;
 }
 
 proto::ProcessStacks TellStacks() {

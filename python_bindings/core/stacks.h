@@ -8,8 +8,9 @@
 
 namespace sheaf::python {
 
-// With the GIL, before TellStacks: remembers what is to be called when nobody gets the GIL.
-void PrepareStacks();
+// With the GIL, before TellStacks: remembers what is to be called when nobody gets the GIL. False: an
+// exception is set, of a signal handler's.
+bool PrepareStacks();
 // RuntimeOptions::tell_stacks. Without the GIL, on any thread. A thread walks the stacks with the
 // GIL, which is safe while they change. Where it does not get the GIL, native code has it, no stack
 // changes, and faulthandler writes them without.

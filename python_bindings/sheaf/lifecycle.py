@@ -236,7 +236,7 @@ def init(
         runtime_env, metadata = submitted.merge(os.environ[_SUBMISSION], runtime_env, metadata)
     plan = _environment(runtime_env)
     # Now: the handler of a signal that comes during an import of the first call sees half a module.
-    from sheaf._internal import serialization  # noqa: F401
+    from sheaf._internal import serialization, stacks  # noqa: F401
 
     if logging_level is not None and configure_logging:
         import logging

@@ -148,5 +148,66 @@ SCENARIO("what names no process or no node is said to be that") {
   CHECK(node.Answers().at(0).stacks_size() == 0);
 }
 
+SCENARIO("of a process of another node that node is asked, and nobody else") {
+  StacksNode node;
+  node.AddNode(2, "CPU:1");
+  node.AddNode(3, "CPU:1");
+  node.Driver();
+  const auto questions = [&](NodeNumber number) {
+    return node.transport.Take<proto::StateQuery>(RayletOf(number), FrameKind::kStateQuery);
+  };
+  const bool by_name = GENERATE(true, false);
+  by_name ? node.Ask(7, "2.4") : node.Ask(7, "", 2);
+  const auto sent = questions(2);
+  REQUIRE(sent.size() == 1);
+  CHECK(questions(3).empty());
+  proto::StateAnswer answer;
+  answer.set_request(sent[0].request());
+  answer.add_stacks()->set_process(ProcessId{2, 4}.packed());
+  // What it has to wait for itself takes it more than a second.
+  node.Advance(1500 * kMillisecond);
+  CHECK(node.Answers().empty());
+  node.FromNode(2, FrameKind::kStateAnswer, answer);
+  const auto answers = node.Answers();
+  REQUIRE(answers.size() == 1);
+  REQUIRE(answers[0].stacks_size() == 1);
+  CHECK(answers[0].stacks(0).process() == ProcessId{2, 4}.packed());
+  CHECK_FALSE(answers[0].truncated());
+}
+
+SCENARIO("profiles of several nodes are one tree, whatever their parents are called") {
+  StacksNode node;
+  node.AddNode(2, "CPU:1");
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::PROFILE);
+  node.Send(node.tool, FrameKind::kStateQuery, query);
+  const auto add = [](proto::StateAnswer& answer, uint32_t parent, const char* function,
+                      uint64_t self_us) {
+    proto::ProfileNode& row = *answer.add_profile();
+    row.set_parent(parent);
+    row.set_function(function);
+    row.set_self_us(self_us);
+  };
+  proto::StateAnswer here, there;
+  add(here, 0, "f", 1);
+  add(here, 1, "g", 2);
+  node.events.asked.at(0)(here);
+  there.set_request(
+      node.transport.Take<proto::StateQuery>(RayletOf(2), FrameKind::kStateQuery).at(0).request());
+  add(there, 0, "h", 10);
+  add(there, 0, "f", 20);
+  add(there, 2, "g", 30);
+  add(there, 77, "mad", 40);
+  node.FromNode(2, FrameKind::kStateAnswer, there);
+  const auto answers = node.Answers();
+  REQUIRE(answers.size() == 1);
+  const auto& rows = answers[0].profile();
+  REQUIRE(rows.size() == 4);
+  CHECK((rows[0].function() == "f" && rows[0].self_us() == 21 && rows[0].parent() == 0));
+  CHECK((rows[1].function() == "g" && rows[1].self_us() == 32 && rows[1].parent() == 1));
+  CHECK((rows[2].function() == "h" && rows[2].self_us() == 10 && rows[2].parent() == 0));
+  CHECK((rows[3].function() == "mad" && rows[3].self_us() == 40 && rows[3].parent() == 0));
+}
+
 }  // namespace
 }  // namespace sheaf

@@ -508,7 +508,10 @@ void StateQueries::FinishIfComplete(uint64_t number) {
     return;
   if (!for_another_node) rows_.FillWithoutGcs(query.asked);
   AppendGroups(query.groups, query.asked);
-  if (query.asked.message.what() == proto::StateQuery::DEMAND) KeepWaiting(query.asked.answer);
+  // Not before: the GCS may not know yet that one waits no more.
+  if (query.asked.message.what() == proto::StateQuery::DEMAND && !for_another_node) {
+    KeepWaiting(query.asked.answer);
+  }
   if (query.asked.message.what() == proto::StateQuery::WHY && query.asked.answer.words().empty() &&
       !for_another_node) {
     query.asked.answer.set_error(

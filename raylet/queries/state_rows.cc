@@ -51,7 +51,6 @@ void StateRows::Fill(StateAsked& asked) const {
     case proto::StateQuery::DEMAND:
       FillDemand(asked);
       FillGroups(asked);
-      KeepWaiting(asked.answer);
       return;
     case proto::StateQuery::OBJECTS:
       FillStore(asked);

@@ -112,6 +112,8 @@ def test_work_that_no_node_can_take(cluster, ask):
 
 
 def test_groups_that_wait_are_gangs(cluster, ask):
+    made = placement_group([{"CPU": 0.01}])
+    assert made.wait(WAIT_S)
     group = placement_group([{"CPU": 50}, {"CPU": 50}], "STRICT_SPREAD")
     (gang,) = wait_until(
         lambda: [
@@ -123,8 +125,10 @@ def test_groups_that_wait_are_gangs(cluster, ask):
     assert gang["strategy"] == "STRICT_SPREAD" and len(gang["bundles"]) == 2
     load = ask("/api/cluster_status")["data"]["clusterStatus"]["loadMetricsReport"]
     assert [{"strategy": "STRICT_SPREAD", "bundles": [[{"CPU": 50}, 2]]}, 1] in load["pgDemand"]
+    assert len(ask("/api/sheaf/demand")["gangs"]) == 1  # What is placed waits for nothing.
     remove_placement_group(group)
     wait_until(lambda: ask("/api/sheaf/demand")["gangs"] == [])
+    remove_placement_group(made)
 
 
 def test_jobs_begin_and_end(cluster):

@@ -16,7 +16,7 @@ import urllib.request
 
 import pytest
 import sheaf
-from conftest import WAIT_S, is_running, stop, wait_until
+from conftest import WAIT_S, is_running, joined_cluster, stop, wait_until
 from sheaf.cluster_utils import _program
 
 
@@ -307,3 +307,25 @@ def test_routes_say_the_same(ask, gate):
         "/api/sheaf/stacks?node=99": 404,
     }.items():
         assert ask.get(path)[0] == wanted, path
+
+
+def test_processes_of_other_nodes_are_asked_through_any_node(tmp_path):
+    with joined_cluster({"num_cpus": 0}, {"num_cpus": 1, "resources": {"there": 1}}) as cluster:
+        ask = Asker({"session": cluster.address, "dashboard_url": None})
+        actor = Gate.options(resources={"there": 1}).remote(str(tmp_path / "go"))
+        pid = sheaf.get(actor.pid.remote())
+        call = actor.wait.remote()
+        assert names_in(ask, pid, "inner")
+        node = ask.process(pid)["process"].partition(".")[0]
+        assert node != "1"
+        assert pid in [found["os_pid"] for found in ask.stacks("--node", node)]
+        assert pid not in [found["os_pid"] for found in ask.stacks("--node", 1)]
+        assert "no worker with pid" in ask.refused("--node", 1, pid, code=4)
+        stop(pid)
+        try:
+            words = ask.process(pid)["words"]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert words == "it does not answer; it is stopped by a signal"
+        (tmp_path / "go").touch()
+        sheaf.get(call)

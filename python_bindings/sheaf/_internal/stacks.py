@@ -30,7 +30,10 @@ def prepare() -> tuple[int, int]:
     if _file < 0:
         if signal.getsignal(_SIGNAL) is not signal.SIG_DFL:
             return -1, 0
-        _file = os.memfd_create("sheaf-stacks")
+        try:
+            _file = os.memfd_create("sheaf-stacks")
+        except OSError:  # No descriptor is left: the GIL will have to do.
+            return -1, 0
         faulthandler.register(_SIGNAL, _file, all_threads=True)
     return _file, _SIGNAL
 

@@ -46,6 +46,15 @@ void ObserveCommands::AddTo(CLI::App& app,
       "\nWorkers always note it, SHEAF_PROFILE_HZ times a second; so it is there for what has "
       "already ended.\nExample: sheaf profile --seconds 60 --format svg > profile.svg\n");
 
+  CLI::App* timeline = add("timeline", "Write when calls ran, for viewers of traces",
+                           [this] { return RunTimeline(timeline_); });
+  timeline->add_option("FILE", timeline_.file, "Where to (default: the standard output)");
+  AddTyped(timeline, "--job", timeline_.job, "N", "Of this job only");
+  AddTyped(timeline, "--format", timeline_.format, "FORMAT",
+           "json: the last 200,000 calls, for chrome://tracing and Perfetto; perfetto: 2,000,000");
+  AddQueryOptions(timeline, timeline_.query);
+  timeline->footer("\nExample: sheaf timeline trace.json; then open it in ui.perfetto.dev\n");
+
   CLI::App* dump = add("dump", "Write what a bug report wants to know into a file",
                        [this] { return RunDump(dump_); });
   dump->add_option("FILE", dump_.file, "Made anew, as sheaf.tar.gz")->required();

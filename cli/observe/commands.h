@@ -8,6 +8,7 @@
 #include "cli/observe/dump.h"
 #include "cli/observe/profile.h"
 #include "cli/observe/stack.h"
+#include "cli/observe/timeline.h"
 
 namespace sheaf::cli {
 
@@ -20,6 +21,7 @@ class ObserveCommands {
   StackOptions stack_;
   ProfileOptions profile_;
   DumpOptions dump_;
+  TimelineOptions timeline_;
 };
 
 }  // namespace sheaf::cli

@@ -25,7 +25,7 @@ constexpr size_t kChunk = 64 * 1024;
 constexpr uint64_t kMarkedBytes = 256;
 constexpr int kMaxBackups = 9;
 constexpr size_t kMaxGlob = 255;
-constexpr uint64_t kMaxMore = 16 << 20;  // That a copy takes of what is written meanwhile.
+constexpr uint64_t kMaxMore = 256 << 20;  // That a copy takes of what is written meanwhile.
 
 // Ray's group of a file.
 const char* GroupOf(std::string_view name) {
@@ -73,10 +73,11 @@ std::string ReadAt(int fd, uint64_t from, uint64_t bytes) {
   return out;
 }
 
-// To the end, also what comes meanwhile, but `most` bytes at most.
-absl::Status Copy(int from, int to, uint64_t most) {
+// To the end, also what comes meanwhile, but about `most` bytes at most. How many it were.
+absl::StatusOr<uint64_t> Copy(int from, int to, uint64_t most) {
   std::string buffer(kChunk, '\0');
-  for (uint64_t copied = 0; copied < most;) {
+  uint64_t copied = 0;
+  while (copied < most) {
     const ssize_t n = pread(from, buffer.data(), buffer.size(), static_cast<off_t>(copied));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return absl::ErrnoToStatus(errno, "a log cannot be read");
@@ -89,7 +90,7 @@ absl::Status Copy(int from, int to, uint64_t most) {
     }
     copied += static_cast<uint64_t>(n);
   }
-  return absl::OkStatus();
+  return copied;
 }
 
 }  // namespace
@@ -235,14 +236,16 @@ absl::Status LogFiles::Rotate(const std::string& name, int backups) {
   unlink(backup.c_str());
   const UniqueFd to(
       open(backup.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  const absl::Status copied =
+  const absl::StatusOr<uint64_t> copied =
       to.valid() ? Copy(from.get(), to.get(), static_cast<uint64_t>(info.st_size) + kMaxMore)
                  : absl::ErrnoToStatus(errno, backup);
   if (!copied.ok()) unlink(backup.c_str());
   if (fstat(from.get(), &info) != 0 || ftruncate(from.get(), 0) != 0)
     return absl::ErrnoToStatus(errno, path);
-  moved_[name] += static_cast<uint64_t>(info.st_size);
-  if (!copied.ok()) Log(LogLevel::kError, "a part of ", name, " is lost: ", copied.ToString());
+  // What is in no part has no numbers, or those of what is would change.
+  moved_[name] += copied.ok() ? *copied : static_cast<uint64_t>(info.st_size);
+  if (!copied.ok())
+    Log(LogLevel::kError, "a part of ", name, " is lost: ", copied.status().ToString());
   return absl::OkStatus();
 }
 

@@ -28,7 +28,7 @@ MAY_USE = {
     "api": "base shm worker object_store collective",
     "python_bindings": "api worker object_store collective telemetry base",
     "dashboard": "base proto http telemetry",
-    "cli": "base proto shm http dashboard rpc metrics object_store gcs raylet",
+    "cli": "base proto shm http dashboard rpc metrics telemetry object_store gcs raylet",
     "examples": "api",
 }
 MAY_USE = {folder: set(names.split()) for folder, names in MAY_USE.items()}

@@ -129,31 +129,40 @@ def test_the_command_line_follows_a_job_on_another_node(cluster, client, there, 
         assert shell.returncode == 0
 
 
-def test_what_a_job_prints_is_bounded_and_its_end_is_served(client, there):
-    job = client.submit_job(entrypoint="yes 0123456789abcde | head -c 120000000", **THERE)
-    assert ended(client, job, 4 * WAIT_S).status == JobStatus.SUCCEEDED
-    first, _, rest = client.get_job_logs(job).partition("\n")
-    assert first == f"[sheaf: the first {120_000_000 - (64 << 20)} bytes are left out]"
-    assert len(rest) == 64 << 20
-    assert rest.endswith("0123456789abcde\n" * 2)
-    log = log_of(there, job)
-    kept = sum(path.stat().st_size for path in log.parent.glob(f"{log.name}*"))
-    assert kept < 120_000_000
-
-
+# Each round comes over the size of a file by one write, and pauses while that is emptied.
 FILL = """
 import os, sys, time
 log, lines = sys.argv[1], int(sys.argv[2])
 for round in range(3):
-    for number in range(lines):
-        sys.stdout.write(f'{round} {number:017d}\\n')
-    sys.stdout.flush()
+    text = ''.join(f'{round} {number:017d}\\n' for number in range(lines)).encode()
+    for part in (text[:16_000_000], text[16_000_000:]):
+        while part:
+            part = part[os.write(1, part):]
     deadline = time.monotonic() + 20
-    while os.path.getsize(log) > 0:  # Until it is rotated.
+    while os.path.getsize(log) > 0:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-print('the end')
+print('the end', flush=True)
 """
+
+
+def test_what_a_job_prints_is_bounded_and_its_end_is_served(client, there, tmp_path):
+    """It pauses, so that its file is emptied seven times, of which five parts are kept."""
+    program = tmp_path / "fill.py"
+    program.write_text(FILL.replace("range(3)", "range(7)"))
+    job, count = "bounded", 850_000  # Of 20 bytes: more than a file may have.
+    client.submit_job(
+        entrypoint=f"python3 {program} {log_of(there, job)} {count}", submission_id=job, **THERE
+    )
+    assert ended(client, job, 4 * WAIT_S).status == JobStatus.SUCCEEDED
+    printed = 7 * 20 * count + len("the end\n")
+    first, _, rest = client.get_job_logs(job).partition("\n")
+    assert first == f"[sheaf: the first {printed - (64 << 20)} bytes are left out]"
+    assert len(rest) == 64 << 20
+    assert rest.endswith(f"6 {count - 1:017d}\nthe end\n")
+    log = log_of(there, job)
+    kept = sum(path.stat().st_size for path in log.parent.glob(f"{log.name}*"))
+    assert kept < printed * 2 / 3
 
 
 def test_who_follows_a_job_misses_nothing_while_its_log_is_rotated(client, there, tmp_path):

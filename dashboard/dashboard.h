@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "dashboard/asker.h"
 #include "dashboard/job_server.h"
-#include "dashboard/log_follower.h"
-#include "dashboard/log_routes.h"
+#include "dashboard/logs/log_follower.h"
+#include "dashboard/logs/log_routes.h"
 #include "http/server.h"
 
 namespace sheaf::dashboard {

@@ -12,7 +12,7 @@
 #include "base/text/json.h"
 #include "dashboard/gcs_question.h"
 #include "dashboard/job_request.h"
-#include "dashboard/log_finder.h"
+#include "dashboard/logs/log_finder.h"
 #include "dashboard/state_rows.h"
 
 namespace sheaf::dashboard {

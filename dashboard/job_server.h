@@ -9,7 +9,7 @@
 
 #include "dashboard/asker.h"
 #include "dashboard/job_rows.h"
-#include "dashboard/log_follower.h"
+#include "dashboard/logs/log_follower.h"
 #include "http/router.h"
 
 namespace sheaf::dashboard {

@@ -8,7 +8,7 @@
 #include "base/testing/wait_until_for_test.h"
 #include "dashboard/cluster_routes.h"
 #include "dashboard/dashboard.h"
-#include "dashboard/log_routes.h"
+#include "dashboard/logs/log_routes.h"
 #include "dashboard/observe/profile_routes.h"
 #include "dashboard/observe/stack_routes.h"
 #include "dashboard/state_routes.h"

@@ -106,6 +106,30 @@ constexpr GcsOperation KeyValueOperationOf(proto::GcsRequest::BodyCase body) {
   }
 }
 
+constexpr GcsOperation GroupOperationOf(proto::GcsRequest::BodyCase body) {
+  using R = proto::GcsRequest;
+  switch (body) {
+    case R::kRegisterGroup:
+      return {.name = "register_group",
+              .table = GcsTable::kGroup,
+              .keep_answer = true,
+              .durable_answer = true};
+    case R::kLookupGroup:
+      return {.name = "lookup_group", .table = GcsTable::kGroup, .waits_for_reports = true};
+    case R::kListGroups:
+      return {.name = "list_groups", .table = GcsTable::kGroup, .waits_for_reports = true};
+    case R::kGroupReport:
+      return {.name = "group_report",
+              .table = GcsTable::kGroup,
+              .keep_answer = true,
+              .raylet_only = true};
+    case R::kRemoveGroup:
+      return {.name = "remove_group", .table = GcsTable::kGroup, .keep_answer = true};
+    default:
+      return {};
+  }
+}
+
 constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
   using R = proto::GcsRequest;
   switch (body) {
@@ -147,21 +171,11 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
     case R::kActorRows:
       return {.name = "actor_rows", .table = GcsTable::kActor, .raylet_only = true};
     case R::kRegisterGroup:
-      return {.name = "register_group",
-              .table = GcsTable::kGroup,
-              .keep_answer = true,
-              .durable_answer = true};
     case R::kLookupGroup:
-      return {.name = "lookup_group", .table = GcsTable::kGroup, .waits_for_reports = true};
     case R::kListGroups:
-      return {.name = "list_groups", .table = GcsTable::kGroup, .waits_for_reports = true};
     case R::kGroupReport:
-      return {.name = "group_report",
-              .table = GcsTable::kGroup,
-              .keep_answer = true,
-              .raylet_only = true};
     case R::kRemoveGroup:
-      return {.name = "remove_group", .table = GcsTable::kGroup, .keep_answer = true};
+      return GroupOperationOf(body);
     case R::kSubmitEntrypoint:
     case R::kGetSubmission:
     case R::kListSubmissions:

@@ -25,7 +25,7 @@
 
 namespace sheaf {
 
-class NodeLogs;  // raylet/logs/node_logs.h
+class NodeLogs;       // raylet/logs/node_logs.h
 class ProcessStates;  // raylet/workers/process_states.h
 class StoreServer;
 class TaskEvents;  // raylet/queries/task_events.h

@@ -78,10 +78,10 @@ class RayletProcess::Node final : public FrameHandler {
       blocks_ = std::make_unique<NoBlocks>();
     }
     SHEAF_RETURN_IF_ERROR(MakeProcesses());
-    RayletDeps deps{clock_,         *transport_,      *options_.links,    *launcher_,
-                    *attach_,       *store_,          store_events_,      random_,
-                    numbers_,       own_page_.page(), *blocks_,           *loop_,
-                    *object_bytes_, *entrypoints_,    task_events_.get(), kernel_states_.get(),
+    RayletDeps deps{clock_,           *transport_,      *options_.links,    *launcher_,
+                    *attach_,         *store_,          store_events_,      random_,
+                    numbers_,         own_page_.page(), *blocks_,           *loop_,
+                    *object_bytes_,   *entrypoints_,    task_events_.get(), kernel_states_.get(),
                     log_reader_.get()};
     RayletOptions raylet = options_.raylet;
     raylet.node = node_;

@@ -15,8 +15,8 @@
 #include "base/text/json.h"
 #include "cli/dashboard/asker.h"
 #include "cli/table.h"
-#include "dashboard/log_finder.h"
-#include "dashboard/log_tail.h"
+#include "dashboard/logs/log_finder.h"
+#include "dashboard/logs/log_tail.h"
 #include "dashboard/state_rows.h"
 
 namespace sheaf::cli {

@@ -17,9 +17,6 @@ using S = proto::Submission;
 
 constexpr Nanos kLookAgain = kSecond;  // For a node with room.
 constexpr size_t kMostOrders = 256;    // Of one Tick: choosing a node looks at all of them.
-constexpr size_t kMaxReplyBytes = 8 << 20;
-constexpr uint32_t kDefaultPage = 1000;
-constexpr uint32_t kMostListed = 10'000;
 
 std::string LatchOf(const std::string& id) { return absl::StrCat("submission/", id); }
 
@@ -146,28 +143,6 @@ void SubmissionService::Get(const CallPtr& call, const proto::GetSubmission& req
     return context_.pipeline.Answer(call, NoSuchSubmission(request.submission_id()));
   proto::GcsReply reply;
   *reply.mutable_submission() = Shown(*entry);
-  context_.pipeline.Answer(call, std::move(reply));
-}
-
-void SubmissionService::List(const CallPtr& call, const proto::ListSubmissions& request) const {
-  proto::GcsReply reply;
-  proto::SubmissionList* list = reply.mutable_submissions();
-  const uint32_t limit =
-      std::min(request.limit() == 0 ? kDefaultPage : request.limit(), kMostListed);
-  const std::map<uint64_t, std::string>& all = table_.by_number();
-  auto at = request.before() == 0 ? all.end() : all.lower_bound(request.before());
-  size_t bytes = 0;
-  while (at != all.begin()) {
-    --at;
-    S shown = Shown(*table_.Find(at->second));
-    bytes += shown.ByteSizeLong();
-    const auto listed = static_cast<uint32_t>(list->submissions_size());
-    if (listed >= limit || (listed > 0 && bytes > kMaxReplyBytes)) {
-      list->set_more(true);
-      break;
-    }
-    *list->add_submissions() = std::move(shown);
-  }
   context_.pipeline.Answer(call, std::move(reply));
 }
 

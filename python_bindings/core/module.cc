@@ -11,6 +11,7 @@
 #include "python_bindings/core/cluster.h"
 #include "python_bindings/core/collective.h"
 #include "python_bindings/core/execution.h"
+#include "python_bindings/core/logs.h"
 #include "python_bindings/core/objects.h"
 #include "python_bindings/core/pickled_value.h"
 #include "python_bindings/core/ready_queue.h"
@@ -32,5 +33,6 @@ NB_MODULE(_core, module) {
   BindReadyQueue(module);
   BindTemplates(module);
   BindCluster(module);
+  BindLogs(module);
   BindCollective(module);
 }

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "dashboard/log_routes.h"
+#include "dashboard/logs/log_routes.h"
 
 #include <map>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text/json.h"
-#include "dashboard/log_finder.h"
+#include "dashboard/logs/log_finder.h"
 #include "dashboard/state_table.h"
 
 namespace sheaf::dashboard {

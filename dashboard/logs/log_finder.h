@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "dashboard/asker.h"
-#include "dashboard/node_log.h"
+#include "dashboard/logs/node_log.h"
 
 namespace sheaf::dashboard {
 

@@ -4,7 +4,7 @@
 
 #include "base/ids.h"
 #include "dashboard/asker.h"
-#include "dashboard/log_follower.h"
+#include "dashboard/logs/log_follower.h"
 #include "http/router.h"
 
 namespace sheaf::dashboard {

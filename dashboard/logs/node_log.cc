@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "dashboard/node_log.h"
+#include "dashboard/logs/node_log.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "dashboard/log_text.h"
+#include "dashboard/logs/log_text.h"
 
 #include <boost/json/value.hpp>
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Logs over HTTP, of two nodes whose answers the test makes up.
-#include "dashboard/log_routes.h"
+#include "dashboard/logs/log_routes.h"
 
 #include <boost/json/value.hpp>
 #include <catch2/catch.hpp>

@@ -9,7 +9,7 @@
 
 #include "base/executor.h"
 #include "base/mutex.h"
-#include "dashboard/log_tail.h"
+#include "dashboard/logs/log_tail.h"
 #include "http/message.h"
 
 namespace sheaf::dashboard {

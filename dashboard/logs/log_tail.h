@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "dashboard/asker.h"
-#include "dashboard/log_text.h"
-#include "dashboard/node_log.h"
+#include "dashboard/logs/log_text.h"
+#include "dashboard/logs/node_log.h"
 #include "proto/gcs.pb.h"
 
 namespace sheaf::dashboard {

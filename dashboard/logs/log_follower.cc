@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "dashboard/log_follower.h"
+#include "dashboard/logs/log_follower.h"
 
 #include <algorithm>
 #include <atomic>

@@ -297,7 +297,7 @@ proto::StateQuery ListQuery(std::string_view kind) {
 
 std::string ListJson(std::string_view kind, const proto::StateAnswer& answer) {
   return JsonObject()
-      .Add(absl::StrReplaceAll(kind, {{"-", "_"}}), TableOf(kind, answer).Json())
+      .Add(absl::StrReplaceAll(std::string(kind), {{"-", "_"}}), TableOf(kind, answer).Json())
       .Add("truncated", JsonBool(answer.truncated()))
       .Add("late_nodes", NumberList(answer.late_nodes()).json)
       .Done();

@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   jobs.add_jobs()->set_metadata(body);
   const dashboard::Drivers drivers = dashboard::SortDrivers(jobs);
   for (const auto& [id, row] : drivers.of_submission)
-    dashboard::SubmissionJson(submission, &row, true);
-  for (const auto& [id, row] : drivers.others) dashboard::DriverJson(row);
+    dashboard::SubmissionJson(submission, &row, {}, true);
+  for (const auto& [id, row] : drivers.others) dashboard::DriverJson(row, {});
   return 0;
 }

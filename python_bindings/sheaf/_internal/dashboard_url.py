@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import selectors
@@ -36,17 +37,30 @@ def of_session(address: str | None) -> str:
     command = [program.command(), "dashboard", "--port=0", f"--idle-limit={_IDLE_S}"]
     if where:
         command.append(f"--address={where}")
+    # Not with this process's own streams: who reads those to their end would wait for it.
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     line = _first_line(process)
     if not line:
         process.kill()
-        process.wait()
-        raise ConnectionError(f"no dashboard could be started for {where or 'the newest node'}")
+        why = process.communicate()[1].decode("utf-8", "replace").strip()
+        raise ConnectionError(
+            f"no dashboard could be started for {where or 'the newest node'}: {why}"
+        )
     url = next(word for word in line.split() if word.startswith("http"))
     _started[where] = process, url
+    atexit.register(_end, process, os.getpid())
     return url
+
+
+def _end(process: subprocess.Popen[bytes], starter: int) -> None:
+    if os.getpid() == starter:  # Not a fork of it.
+        process.terminate()
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> str:

@@ -44,9 +44,12 @@ const char* EventName(proto::GcsEvent::BodyCase body) {
 
 MethodTable::MethodTable() {
   for (int body = 1; body < kLastBody; ++body) {
-    if (const GcsOperation known = OperationOf(static_cast<proto::GcsRequest::BodyCase>(body));
-        known.name != nullptr)
-      rows_[known.name] = {.declared = true, .has_reply = true};
+    const auto request = static_cast<proto::GcsRequest::BodyCase>(body);
+    // Asked once a minute, of logs that a disk has: no run has either.
+    if (request == proto::GcsRequest::kForgottenSubmissions) continue;
+    if (const GcsOperation known = OperationOf(request); known.name != nullptr)
+      rows_[known.name] = {.declared = true,
+                           .has_reply = request != proto::GcsRequest::kReportEvent};  // Told once.
     if (const char* event = EventName(static_cast<proto::GcsEvent::BodyCase>(body)))
       rows_[event] = {.declared = true};
   }

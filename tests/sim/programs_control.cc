@@ -210,12 +210,17 @@ Async<> Workload::Command(Process& process, DriverState& state) {
 }
 
 Async<> Workload::Lists(Process& process) {
-  proto::GcsRequest cluster, nodes, jobs, actors, groups;
+  proto::GcsRequest cluster, nodes, jobs, actors, groups, events;
   cluster.mutable_describe_cluster();
   nodes.mutable_list_nodes();
   jobs.mutable_list_jobs();
   actors.mutable_list_actors()->set_all_name_spaces(true);
   groups.mutable_list_groups();
+  events.mutable_list_events();
+  const proto::GcsReply happened = co_await process.AskGcs({}, std::move(events));
+  if (IsOver(happened)) co_return;
+  if (happened.error() != 0)
+    world_.oracle.Fail("O3", absl::StrCat("events are not listed: ", happened.message()));
   const proto::GcsReply described = co_await process.AskGcs({}, std::move(cluster));
   if (IsOver(described)) co_return;
   if (cluster_id_.empty()) cluster_id_ = described.cluster().cluster_id();

@@ -70,8 +70,8 @@ def _sync(path: str) -> None:
 
 
 class ExperimentLog:
-    """Of an experiment in the local folder `path`. settings: what it was told, for a restore; can
-    be pickled. OSError: the disk fails, or is full; what is there can be restored."""
+    """Of an experiment in the local folder `path`. settings: what it was told, for a restore,
+    packed. OSError: the disk fails, or is full; what is there can be restored."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ExperimentLog:
         scheduler: Any,
         mirror: Mirror | None,
     ):
-        self._path, self._settings, self._source = path, pack(settings), source
+        self._path, self._settings, self._source = path, settings, source
         self._mirror = mirror  # Of the folder; None: it is where it belongs.
         self._trials: dict[str, Any] = {}  # The newest record of each.
         self._written = -1e9

@@ -27,6 +27,7 @@ from sheaf.tune.execution.trial_records import (
     check_checkpoints,
     given_checkpoint,
     no_collection,
+    pack,
     trial_of,
     unpack,
 )
@@ -88,7 +89,7 @@ def run_experiment(
     """Runs an experiment to the end. found: what is left of an earlier run. Inside a task it is an
     actor of its own that does: it holds no CPU, where a task would hold what its trials need."""
     if not _is_in_task():
-        return ExperimentRun(ask, path, filesystem).go(found, resume)
+        return ExperimentRun(ask, path, filesystem, found).go(resume)
     actor: Any = sheaf.remote(num_cpus=0)(_Elsewhere).remote()
     try:
         done: Done = sheaf.get(actor.run.remote(ask, path, filesystem, found, resume))
@@ -120,12 +121,15 @@ def _is_in_task() -> bool:
 
 
 class ExperimentRun:
-    """One run of an experiment. Not thread-safe."""
+    """One run of an experiment. found: what is left of an earlier run. Not thread-safe."""
 
-    def __init__(self, ask: Ask, path: str, filesystem: Any):
+    def __init__(self, ask: Ask, path: str, filesystem: Any, found: Found | None):
+        self._found = found
         self._ask, self._path, self._filesystem = ask, path, filesystem
         self._is_class = isinstance(ask.trainable, type) and issubclass(ask.trainable, Trainable)
         config = ask.tune
+        # Before searcher and scheduler are told of the experiment: a restore tells them again.
+        self._settings = pack(self._make_settings())
         self._scheduler = config.scheduler or FIFOScheduler()
         self._first = None if ask.begin_from is None else given_checkpoint(ask.begin_from)
         self._stop: dict[str, float] = {}
@@ -135,30 +139,32 @@ class ExperimentRun:
         self._mirror = None if filesystem is None else Mirror(filesystem, path)
         self._local = path if self._mirror is None else self._mirror.local
 
-    def go(self, found: Found | None, resume: ResumeConfig | None) -> Done:
-        """Runs it to the end. found: what is left of an earlier run."""
+    def go(self, resume: ResumeConfig | None) -> Done:
+        """Runs it to the end."""
+        found = self._found
         if not sheaf.is_initialized():
             sheaf.init()
         os.makedirs(self._local, exist_ok=True)
         if self._mirror is None:
-            return self._run(found, resume)
+            return self._run(resume)
         try:
             if found is not None:
                 dirnames = [one["dirname"] for one in found.trials.values()]
                 self._mirror.fetch(found.searcher_folder, [name for name in dirnames if name])
             self._mirror.start()
-            return self._run(found, resume)
+            return self._run(resume)
         finally:
             self._mirror.close()
 
-    def _run(self, found: Found | None, resume: ResumeConfig | None) -> Done:
+    def _run(self, resume: ResumeConfig | None) -> Done:
+        found = self._found
         callbacks = CallbackList(self._make_callbacks())
         controller = self._make_controller(callbacks)
         trials = []
         if found is not None:
             trials = self._restore(found, resume or ResumeConfig())
         log = ExperimentLog(
-            self._local, self._settings(), self._source, self._scheduler, self._mirror
+            self._local, self._settings, self._source, self._scheduler, self._mirror
         )
         if found is not None:
             log.keep(trials, found)
@@ -240,18 +246,20 @@ class ExperimentRun:
         return SearcherSource(algorithm, ask.space, config.num_samples, self.make_trial)
 
     def _set_properties(self) -> None:
-        config, ask = self._ask.tune, self._ask
+        """Tells searcher and scheduler of the experiment. Those of a restored one are not refused:
+        journals of before had them when they were told already."""
+        config, ask, anew = self._ask.tune, self._ask, self._found is None
         search = self._source.search_alg
         spec = {"config": ask.space, "num_samples": config.num_samples}
         taken = set_properties(search, config.metric, config.mode, ask.space, {"spec": spec})
-        if isinstance(self._source, SearcherSource) and not taken:
+        if anew and isinstance(self._source, SearcherSource) and not taken:
             _, domains, grids = parse_spec_vars(ask.space)
             if domains or grids:
                 raise TuneError(
                     f"{type(search).__name__} has a space of its own, and param_space has "
                     f"{len(domains) + len(grids)} domains as well: leave one of them out"
                 )
-        if not self._scheduler.set_search_properties(config.metric, config.mode):
+        if not self._scheduler.set_search_properties(config.metric, config.mode) and anew:
             given = config.metric or config.mode
             if given and getattr(self._scheduler, "metric", None) is not None:
                 raise ValueError(
@@ -350,7 +358,7 @@ class ExperimentRun:
 
         return tell
 
-    def _settings(self) -> dict[str, Any]:
+    def _make_settings(self) -> dict[str, Any]:
         """What a restore needs besides the trainable."""
         ask = self._ask
         run = dataclasses.replace(ask.run)

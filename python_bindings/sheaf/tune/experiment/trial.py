@@ -21,6 +21,7 @@ from sheaf.tune.execution.placement_groups import PlacementGroupFactory, resourc
 from sheaf.tune.experiment.kept_checkpoints import Kept, KeptCheckpoints
 
 _LONGEST_NAME = 130  # Of a folder, before the date.
+_MOST = 10**300  # Sums of larger integers are no floats.
 _RECENT = 10  # Values that "last-10-avg" is over.
 
 
@@ -255,20 +256,13 @@ class Trial:
             flat: the result, without dicts inside it.
 
         Returns:
-            Whether it says so itself, or a criterion is met.
-
-        Raises:
-            TuneError: the result has no value for a criterion.
+            Whether it says so itself, or a criterion is met; one that the result has no value for
+            is not.
         """
         if flat.get(fields.DONE):
             return True
         for name, bound in self.stopping_criterion.items():
-            if name not in flat:
-                raise TuneError(
-                    f"stop={self.stopping_criterion!r}: the result of {self} has no {name!r}; it "
-                    f"has {', '.join(sorted(set(flat) - set(fields.AUTO_RESULT_KEYS)))}"
-                )
-            if flat[name] >= bound:
+            if name in flat and flat[name] >= bound:
                 return True
         return False
 
@@ -292,6 +286,8 @@ class Trial:
 
     def _note(self, name: str, value: Any) -> None:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if isinstance(value, int):
+                value = max(-_MOST, min(value, _MOST))
             record = self.metrics.get(name)
             if record is None:
                 record = self.metrics[name] = MetricRecord(value)

@@ -15,7 +15,6 @@ from typing import Any
 
 import sheaf
 from sheaf.air import storage
-from sheaf.air.config import CheckpointConfig
 from sheaf.exceptions import RayActorError, RayError
 from sheaf.tune.execution.commands import Begin, Command, Continue, Delete, End, Save, WriteError
 from sheaf.tune.execution.controller import Controller
@@ -55,7 +54,8 @@ class Plan:
     is_class: bool
     decided: bool
     reuse_actors: bool
-    checkpoints: CheckpointConfig
+    checkpoint_frequency: int
+    checkpoint_at_end: bool
     log_to_file: tuple[str, str] | None = None
 
 
@@ -172,8 +172,8 @@ class Driver:
             resources=trial.placement_group_factory,
             decided=plan.decided,
             stop=trial.stopping_criterion,
-            checkpoint_frequency=plan.checkpoints.checkpoint_frequency,
-            checkpoint_at_end=bool(plan.checkpoints.checkpoint_at_end),
+            checkpoint_frequency=plan.checkpoint_frequency,
+            checkpoint_at_end=plan.checkpoint_at_end,
             first_checkpoint=trial.kept.next_number,
             iteration=command.iteration,
             time_total_s=command.time_total_s,

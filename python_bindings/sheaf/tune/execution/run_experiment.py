@@ -311,10 +311,17 @@ class ExperimentRun:
             metric=self._ask.tune.metric,
             fail_fast=run.failure_config.fail_fast,
             max_concurrent=self._ask.tune.max_concurrent_trials or 0,
-            checkpoint_at_end=bool(run.checkpoint_config.checkpoint_at_end),
+            checkpoint_at_end=self._saves_at_end(),
             saves_on_demand=self._is_class,
         )
         return Controller(self._source, self._scheduler, self._stopper, callbacks, settings)
+
+    def _saves_at_end(self) -> bool:
+        """A class that can save does, unless it is told not to."""
+        told = self._ask.run.checkpoint_config.checkpoint_at_end
+        if told is not None or not self._is_class:
+            return bool(told)
+        return self._ask.trainable.save_checkpoint is not Trainable.save_checkpoint
 
     def _make_plan(self) -> Plan:
         run = self._ask.run
@@ -334,7 +341,8 @@ class ExperimentRun:
             is_class=self._is_class,
             decided=looks,
             reuse_actors=self._ask.tune.reuse_actors,
-            checkpoints=run.checkpoint_config,
+            checkpoint_frequency=run.checkpoint_config.checkpoint_frequency,
+            checkpoint_at_end=self._saves_at_end(),
             log_to_file=names,
         )
 

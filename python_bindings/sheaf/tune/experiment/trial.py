@@ -149,13 +149,19 @@ class Trial:
         return f"{name}_{self.trial_id}".replace("/", "_")
 
     def init_local_path(self) -> None:
-        """Gives it a name for its folder, once."""
+        """Gives it the folder that the driver writes into: a name, once, that no other trial's has,
+        and the folder where it is not there."""
+        root = self.local_experiment_path
         if self.dirname is None:
             name = self.custom_dirname
             if not name:
                 day = time.strftime("%Y-%m-%d_%H-%M-%S")
                 name = f"{self.trial_name}_{self.experiment_tag}"[:_LONGEST_NAME] + f"_{day}"
             self.dirname = re.sub(r'[/()<>:"\\|?*]', "_", name)
+            if root and os.path.exists(f"{root}/{self.dirname}"):
+                self.dirname = f"{self.dirname}_{self.trial_id}"
+        if root:  # Else nothing is written of it.
+            os.makedirs(f"{root}/{self.dirname}", exist_ok=True)
 
     @property
     def path(self) -> str | None:

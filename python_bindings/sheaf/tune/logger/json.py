@@ -30,7 +30,6 @@ class JsonLoggerCallback(LoggerCallback):
         """
         self.log_trial_end(trial)
         assert trial.local_path is not None
-        os.makedirs(trial.local_path, exist_ok=True)
         self.update_config(trial, trial.config)
         path = os.path.join(trial.local_path, fields.EXPR_RESULT_FILE)
         _end_line(path)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from sheaf.air.rows import flatten
@@ -54,7 +53,6 @@ class TBXLoggerCallback(LoggerCallback):
         """
         self.log_trial_end(trial)
         assert trial.local_path is not None
-        os.makedirs(trial.local_path, exist_ok=True)
         self._files[trial.trial_id] = EventFile(trial.local_path)
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:

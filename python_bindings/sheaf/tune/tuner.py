@@ -210,8 +210,7 @@ def found_trainable(trainable: Any) -> tuple[Any, RunConfig | None]:
 
 
 def new_folder(ask: Ask) -> tuple[Any, str]:
-    """(file system, path) of the experiment's folder. A name that is taken already counts as new:
-    FileExistsError when an experiment is in it."""
+    """(file system, path) of the experiment's folder."""
     filesystem, root = storage.resolve(ask.run.storage_path or HOME, ask.run.storage_filesystem)
     name = ask.run.name or (
         f"{name_of(ask.trainable)}_{time.strftime('%Y-%m-%d_%H-%M-%S')}_{uuid.uuid4().hex[:6]}"

@@ -89,3 +89,30 @@ def test_a_class_that_can_save_does_at_the_end_unless_it_is_told_not_to(tmp_path
     assert kept(Saves, "unset") == [True, True]
     assert kept(Saves, "no", at_end=False) == [False, False]
     assert kept(Plain, "cannot") == [False, False]
+
+
+@pytest.mark.parametrize("where", ["folder", "storage"])
+def test_a_second_experiment_of_one_name_is_the_one_that_is_restored(where, tmp_path):
+    more = {}
+    if where == "storage":
+        pytest.importorskip("pyarrow")
+        from pyarrow import fs
+
+        more = {"storage_filesystem": fs.LocalFileSystem()}
+    space = {"trial_dirname_creator": lambda trial: f"trial_{trial.config['x']}"}
+    first = tuner(report_x, tmp_path, range(4), run=more, **space).fit()
+    second = tuner(report_x, tmp_path, range(2, 4), run=more, **space).fit()
+    again = tune.Tuner.restore(str(tmp_path / "e"), report_x, **more)
+    assert [one.path for one in again.get_results()] == [one.path for one in second]
+    assert [one.config["x"] for one in again.fit()] == [2, 3]
+    assert [rows_of(result) for result in first][:2] == [[0], [1]]
+    kept = {name for name in os.listdir(tmp_path / "e") if name.startswith("experiment.")}
+    assert "experiment.journal.before" in kept
+
+
+def test_a_second_fit_of_one_tuner_is_an_experiment_of_its_own(tmp_path):
+    one = tuner(report_x, tmp_path)
+    one.fit()
+    last = one.fit()
+    restored = tune.Tuner.restore(str(tmp_path / "e"), report_x).get_results()
+    assert [result.path for result in restored] == [result.path for result in last]

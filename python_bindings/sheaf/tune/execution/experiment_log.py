@@ -2,6 +2,7 @@
 """What an experiment needs to be taken up again, in its folder:
 
 experiment.journal       what it was told, then what has become of its trials (journal.py)
+experiment.journal.before  of an experiment of the same name, until another began
 searcher-state-N/        by the searcher's own save(), now and then; the journal says which one
                          counts, and has what came since
 scheduler-state.pkl      by the scheduler's own save(), now and then

@@ -19,6 +19,7 @@ from sheaf.tune.error import TuneError
 from sheaf.tune.execution.activity import Settings
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.driver import Driver, Plan
+from sheaf.tune.execution.experiment_files import set_aside
 from sheaf.tune.execution.experiment_log import ExperimentLog, Found
 from sheaf.tune.execution.mirror import Mirror
 from sheaf.tune.execution.placement_groups import resource_dict_to_pg_factory
@@ -145,6 +146,8 @@ class ExperimentRun:
         if not sheaf.is_initialized():
             sheaf.init()
         os.makedirs(self._local, exist_ok=True)
+        if found is None:
+            set_aside(self._filesystem, self._path)
         if self._mirror is None:
             return self._run(resume)
         try:

@@ -130,7 +130,7 @@ class ResultGrid:
         if made is None:
             path = str(trial.path)
             made = self._results[trial.trial_id] = Result(
-                metrics=dict(trial.last_result),
+                metrics={"config": trial.config, **trial.last_result},
                 checkpoint=trial.checkpoint,
                 path=path,
                 error=trial.error if trial.status == Trial.ERROR else None,

@@ -63,3 +63,40 @@ def test_what_is_no_result_is_the_trials_error(trainable, tmp_path):
     error = fit(trainable, tmp_path).errors[0]
     assert isinstance(error, ValueError)
     assert "want None, a number or a dict" in str(error)
+
+
+def two(config, a, b=0):
+    return {"a": sum(a), "b": b, "cpus": tune.get_context().get_trial_resources().bundles[0]["CPU"]}
+
+
+class Two(tune.Trainable):
+    def setup(self, config, a, b=0):
+        self.row = {"a": sum(a), "b": b, "cpus": self.trial_resources.bundles[0]["CPU"]}
+
+    def step(self):
+        return {**self.row, "done": True}
+
+
+@pytest.mark.parametrize("trainable", [two, Two])
+def test_parameters_and_resources_are_given_in_any_order_and_often(trainable, tmp_path):
+    with_both = [
+        tune.with_parameters(tune.with_resources(trainable, {"cpu": 2}), a=[1, 2], b=5),
+        tune.with_resources(tune.with_parameters(trainable, a=[1, 2], b=5), {"cpu": 2}),
+        tune.with_parameters(
+            tune.with_resources(tune.with_parameters(trainable, a=[1, 2], b=4), {"cpu": 2}), b=5
+        ),
+    ]
+    for number, one in enumerate(with_both):
+        grid = fit(one, tmp_path / str(number))
+        assert not grid.errors
+        assert [grid[0].metrics[name] for name in ("a", "b", "cpus")] == [3, 5, 2]
+
+
+def test_a_trial_that_fails_before_its_first_report_has_its_configuration(tmp_path):
+    def fails(config):
+        raise ValueError("at once")
+
+    grid = fit(fails, tmp_path, {"x": tune.grid_search([1, 2])})
+    assert [result.config for result in grid] == [{"x": 1}, {"x": 2}]
+    restored = tune.Tuner.restore(str(tmp_path / "e"), fails).get_results()
+    assert [result.config for result in restored] == [{"x": 1}, {"x": 2}]

@@ -64,5 +64,6 @@ class Settings:
     max_concurrent: int = 0
     checkpoint_at_end: bool = False
     saves_on_demand: bool = False  # The trainable is a class.
+    strict_metrics: bool = True  # A result without the metric ends the experiment.
     capacity: dict[str, float] = dataclasses.field(default_factory=dict)
     nodes: list[dict[str, float]] = dataclasses.field(default_factory=list)

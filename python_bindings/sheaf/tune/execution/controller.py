@@ -405,16 +405,16 @@ class Controller:
         return decision
 
     def _check_metrics(self, flat: dict[str, Any]) -> None:
-        wanted = {self.settings.metric, self._scheduler.metric, self._source.search_alg.metric}
-        for name in wanted:
+        if not self.settings.strict_metrics or flat.get(fields.DONE):
+            return
+        for name in (self.settings.metric, self._scheduler.metric, self._source.search_alg.metric):
             for one in name if isinstance(name, (list, tuple)) else [name]:
-                if one in (None, fields.DEFAULT_METRIC) or flat.get(fields.DONE):
-                    continue
-                if one not in flat:
+                if one not in (None, fields.DEFAULT_METRIC) and one not in flat:
                     got = sorted(set(flat) - set(fields.AUTO_RESULT_KEYS))
                     got = [each for each in got if not each.startswith("config/")]
                     raise TuneError(
-                        f"metric {one!r} was not reported; got {', '.join(got) or 'nothing'}"
+                        f"metric {one!r} was not reported; got {', '.join(got) or 'nothing'} "
+                        "(TUNE_DISABLE_STRICT_METRIC_CHECKING=1 goes on without)"
                     )
 
     def _decide(self, trial: Trial, decision: str) -> None:

@@ -316,6 +316,7 @@ class ExperimentRun:
             max_concurrent=self._ask.tune.max_concurrent_trials or 0,
             checkpoint_at_end=self._saves_at_end(),
             saves_on_demand=self._is_class,
+            strict_metrics=os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING", "0") != "1",
         )
         return Controller(self._source, self._scheduler, self._stopper, callbacks, settings)
 

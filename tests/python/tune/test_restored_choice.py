@@ -149,3 +149,44 @@ def test_a_journal_whose_scheduler_was_told_already_is_taken_up(tmp_path):
     records[0]["settings"] = packed
     journal.write_bytes(b"".join(map(encode_line, records)))
     take_up(tmp_path)
+
+
+def adds(config):
+    value = sheaf.get(config["data"]) + sheaf.get(config["each"])
+    if config["fails"] == value:
+        raise ValueError("not with these")
+    return {"v": value}
+
+
+def space_of(data, each, fails=6):
+    each = tune.grid_search([sheaf.put(one) for one in each])
+    return {"data": sheaf.put(data), "each": each, "fails": fails, "drawn": tune.uniform(0, 1)}
+
+
+def restored(folder, space):
+    return tune.Tuner.restore(str(folder / "e"), adds, restart_errored=True, param_space=space)
+
+
+def test_new_references_stand_where_those_of_another_session_stood(tmp_path):
+    run = tune.RunConfig(name="e", storage_path=str(tmp_path), verbose=0)
+    first = tune.Tuner(adds, param_space=space_of(5, [1, 2]), run_config=run).fit()
+    assert first.num_errors == 1
+    sheaf.shutdown()
+    sheaf.init(num_cpus=4, log_to_driver=False)
+    assert [one.metrics.get("v") for one in restored(tmp_path, None).get_results()] == [None, 7]
+    with pytest.raises(ValueError, match="give Tuner.restore.param_space"):
+        restored(tmp_path, None).fit()
+    for other in (
+        space_of(5, [1, 2], fails=0),
+        space_of(5, [1, 2, 3]),
+        {**space_of(5, [1, 2]), "drawn": tune.uniform(0, 2)},
+        {**space_of(5, [1, 2]), "more": 1},
+        {**space_of(5, [1, 2]), "data": 5},
+    ):
+        with pytest.raises(ValueError, match="the experiment has .* there"):
+            restored(tmp_path, other)
+    grid = restored(tmp_path, space_of(50, [10, 20])).fit()
+    assert not grid.errors
+    assert [one.metrics["v"] for one in grid] == [60, 7]
+    # The journal has the new ones now: in the same session they are there still.
+    assert not restored(tmp_path, None).fit().errors

@@ -200,6 +200,7 @@ class Found:
         if not records:
             raise FileNotFoundError(f"{path!r} has no experiment: there is no {JOURNAL} in it")
         self.settings: Any = None
+        self.renewed: dict[str, Any] = {}  # References, by the ids of those that were there.
         self.trials: dict[str, dict[str, Any]] = {}
         self.source: Any = None
         self._events: dict[int, Any] = {}  # By number: a damaged record leaves a gap.

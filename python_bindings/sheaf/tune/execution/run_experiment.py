@@ -397,7 +397,9 @@ class ExperimentRun:
     def _restore(self, found: Found, resume: ResumeConfig) -> list[Trial]:
         with no_collection():
             records = found.trials.values()
-            trials = [trial_of(one, self._filesystem, self.make_trial) for one in records]
+            trials = [
+                trial_of(one, self._filesystem, self.make_trial, found.renewed) for one in records
+            ]
         for trial in trials:
             self._resume(trial, resume)
         open_trials = sum(not trial.is_finished() for trial in trials)

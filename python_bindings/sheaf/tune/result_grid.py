@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, overload
 
 from sheaf.air.result import ReportsFile, Result
 from sheaf.tune.analysis.experiment_analysis import ExperimentAnalysis
@@ -113,8 +113,15 @@ class ResultGrid:
         """How many trials have ended well."""
         return sum(trial.status == Trial.TERMINATED for trial in self._analysis.trials)
 
-    def __getitem__(self, i: int) -> Result:
-        return self._result(self._analysis.trials[i])
+    @overload
+    def __getitem__(self, i: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[Result]: ...
+
+    def __getitem__(self, i: int | slice) -> Result | list[Result]:
+        found = self._analysis.trials[i]
+        return [self._result(one) for one in found] if isinstance(i, slice) else self._result(found)
 
     def __len__(self) -> int:
         return len(self._analysis.trials)

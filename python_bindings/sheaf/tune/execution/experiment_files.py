@@ -11,6 +11,7 @@ from sheaf.tune.execution.journal import read_records
 JOURNAL = "experiment.journal"
 BEFORE = "experiment.journal.before"  # Of the experiment that had the folder before.
 SEARCHER, SCHEDULER = "searcher-state-{}", "scheduler-state.pkl"
+STOPPER = "stopper-state.pkl"
 STATE = "state"  # In the searcher's folder; beside it what wrapped searchers add.
 POPULATION = "pbt_"  # What the names of population based training's files begin with.
 
@@ -28,7 +29,7 @@ def set_aside(filesystem: Any, path: str) -> None:
     if data:
         files.write(f"{path}/{BEFORE}", data)
     for name in files.names(path):  # In order: the journal goes before the states that it names.
-        stale = name.startswith((JOURNAL, SEARCHER.format(""))) or name == SCHEDULER
+        stale = name.startswith((JOURNAL, SEARCHER.format(""))) or name in (SCHEDULER, STOPPER)
         if stale and name != BEFORE:
             files.remove(f"{path}/{name}")
 

@@ -17,6 +17,7 @@ from sheaf.air.config import RunConfig
 from sheaf.tune.callback import Callback, CallbackList
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.activity import Settings
+from sheaf.tune.execution.blame import blamed
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.driver import Driver, Plan
 from sheaf.tune.execution.experiment_files import set_aside
@@ -167,12 +168,12 @@ class ExperimentRun:
         if found is not None:
             trials = self._restore(found, resume or ResumeConfig())
         log = ExperimentLog(
-            self._local, self._settings, self._source, self._scheduler, self._mirror
+            self._local, self._settings, self._source, self._scheduler, self._stopper, self._mirror
         )
         if found is not None:
             log.keep(trials, found)
         controller.add_restored(trials)
-        callbacks.setup(
+        blamed(callbacks.setup)(
             stop=self._ask.run.stop,
             num_samples=self._ask.tune.num_samples,
             total_num_samples=self._source.total,
@@ -186,7 +187,7 @@ class ExperimentRun:
             self._make_tell(controller),
         )
         interrupted = driver.run()
-        callbacks.on_experiment_end(trials=controller.get_trials())
+        blamed(callbacks.on_experiment_end)(trials=controller.get_trials())
         metric, mode = self.objective()
         return Done(
             controller.get_trials(),
@@ -348,6 +349,7 @@ class ExperimentRun:
             checkpoint_frequency=run.checkpoint_config.checkpoint_frequency,
             checkpoint_at_end=self._saves_at_end(),
             log_to_file=names,
+            shows_errors=getattr(run.verbose, "value", run.verbose) != 0,
         )
 
     def _make_tell(self, controller: Controller) -> Any:
@@ -408,6 +410,7 @@ class ExperimentRun:
         if isinstance(self._source, SearcherSource):
             found.restore_searcher(self._source.search_alg, self._local)
         found.restore_scheduler(self._scheduler, self._local)
+        found.restore_stopper(self._stopper, self._local)
         return trials
 
     def _resume(self, trial: Trial, resume: ResumeConfig) -> None:

@@ -30,7 +30,7 @@ class LoggerCallback(Callback):
         """
 
     def log_trial_save(self, trial: Trial) -> None:
-        """Called when a trial has saved because it was told to.
+        """Called when a trial has saved.
 
         Args:
             trial: the one.

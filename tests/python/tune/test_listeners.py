@@ -3,6 +3,7 @@
 
 import logging
 import pathlib
+import shutil
 
 import pytest
 import sheaf
@@ -161,6 +162,43 @@ def test_cleanup_is_called_after_an_error_in_a_step(at, tmp_path):
     grid = fit(Cleans, tmp_path, {"at": at, "mark": str(mark)})
     assert "in step" in str(grid.errors[0])
     assert mark.exists()
+
+
+class FailsOnce(Steps):
+    def step(self):
+        mark = pathlib.Path(self.config["mark"])
+        if self.n == 3 and not mark.exists():
+            mark.touch()
+            raise ValueError("once")
+        return {**super().step(), "done": self.n == 5, "begun": self.begun}
+
+    def setup(self, config):
+        super().setup(config)
+        self.begun = 0
+
+    def load_checkpoint(self, checkpoint):
+        super().load_checkpoint(checkpoint)
+        self.begun = self.n
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_results_and_checkpoints_before_an_error_in_a_step_count(failures, tmp_path):
+    run = {
+        "failure_config": tune.FailureConfig(max_failures=failures),
+        "checkpoint_config": tune.CheckpointConfig(checkpoint_frequency=1),
+    }
+    result = fit(FailsOnce, tmp_path, {"mark": str(tmp_path / "mark")}, run)[0]
+    assert [row["n"] for row in result.metrics_history] == [1, 2, 3, 4, 5][: 5 if failures else 3]
+    assert result.metrics["begun"] == (3 if failures else 0)
+    assert len(result.best_checkpoints) == (5 if failures else 3)
+
+
+def test_a_trial_may_remove_its_folder(tmp_path):
+    def train(config):
+        shutil.rmtree(tune.get_context().get_trial_dir())
+        tune.report({"v": 1})
+
+    assert fit(train, tmp_path)[0].metrics["v"] == 1
 
 
 @pytest.mark.parametrize(("verbose", "shown"), [(0, False), (1, True), (None, True)])

@@ -54,6 +54,7 @@ class CSVLoggerCallback(LoggerCallback):
 
     def _start(self, trial: Trial, flat: dict[str, Any]) -> tuple[TextIO, csv.DictWriter[str]]:
         assert trial.local_path is not None
+        os.makedirs(trial.local_path, exist_ok=True)  # A trial may have removed it.
         path = os.path.join(trial.local_path, fields.EXPR_PROGRESS_FILE)
         columns = None
         if os.path.exists(path):

@@ -120,8 +120,8 @@ class ResultGrid:
     def __getitem__(self, i: slice) -> list[Result]: ...
 
     def __getitem__(self, i: int | slice) -> Result | list[Result]:
-        found = self._analysis.trials[i]
-        return [self._result(one) for one in found] if isinstance(i, slice) else self._result(found)
+        trials = self._analysis.trials
+        return [*map(self._result, trials[i])] if isinstance(i, slice) else self._result(trials[i])
 
     def __len__(self) -> int:
         return len(self._analysis.trials)

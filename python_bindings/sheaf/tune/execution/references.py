@@ -23,7 +23,7 @@ class LostReference:
         self.key, self.pickled = key, pickled
 
 
-class _Pickler(cloudpickle.CloudPickler):
+class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # It has no types.
     def persistent_id(self, value: Any) -> Any:
         if isinstance(value, ObjectRef):
             return value.hex(), cloudpickle.dumps(value)

@@ -4,6 +4,7 @@
 import pytest
 import sheaf
 from sheaf import tune
+from sheaf.tune.schedulers import ASHAScheduler
 from sheaf.tune.search import ConcurrencyLimiter
 from sheaf.tune.search.optuna import OptunaSearch
 
@@ -54,6 +55,17 @@ def test_a_run_may_have_several_objectives(tmp_path):
         verbose=0,
     )
     assert len(analysis.trials) == 2
+
+
+def test_a_scheduler_without_an_objective_is_refused_before_a_trial_begins(tmp_path):
+    tuner = tune.Tuner(
+        report_both,
+        tune_config=tune.TuneConfig(scheduler=ASHAScheduler()),
+        run_config=tune.RunConfig(name="e", storage_path=str(tmp_path), verbose=0),
+    )
+    with pytest.raises(ValueError, match="without a valid `metric`"):
+        tuner.fit()
+    assert not (tmp_path / "e").exists()
 
 
 def test_a_result_without_the_metric_ends_the_experiment_unless_it_may_lack(tmp_path, monkeypatch):

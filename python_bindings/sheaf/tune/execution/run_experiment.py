@@ -38,7 +38,7 @@ from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.progress_reporter import ProgressReporter, reporter_for
 from sheaf.tune.result import DEFAULT_METRIC
-from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler
+from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler, ObjectiveScheduler
 from sheaf.tune.search.basic_variant import BasicVariantGenerator
 from sheaf.tune.search.concurrency_limiter import ConcurrencyLimiter
 from sheaf.tune.search.searcher import Searcher, set_properties
@@ -270,6 +270,8 @@ class ExperimentRun:
                     f"metric={config.metric!r} and mode={config.mode!r} were given to TuneConfig "
                     f"and to {type(self._scheduler).__name__}: leave one of them out"
                 )
+        if isinstance(self._scheduler, ObjectiveScheduler):
+            self._scheduler.require_objective()  # Before a trial begins.
 
     def make_trial(
         self, trial_id: str, config: dict[str, Any], chosen: dict[str, Any], tag: str

@@ -146,6 +146,22 @@ def test_a_stopper_keeps_its_count_over_a_restore(combined, tmp_path):
     assert 5 <= again.fit()[0].metrics["n"] <= 6
 
 
+def fails_at_three(config):
+    for step in range(10):
+        if step == 3 and not pathlib.Path(config["mark"]).exists():
+            raise ValueError("not yet")
+        tune.report({"n": step})
+
+
+def test_a_stopper_counts_anew_for_a_trial_that_begins_anew(tmp_path):
+    space = {"mark": str(tmp_path / "mark")}
+    grid = fit(fails_at_three, tmp_path, space, run={"stop": MaximumIterationStopper(5)})
+    assert grid.num_errors == 1
+    (tmp_path / "mark").touch()
+    again = tune.Tuner.restore(str(tmp_path / "e"), fails_at_three, restart_errored=True).fit()
+    assert again[0].metrics["n"] == 4
+
+
 class Cleans(tune.Trainable):
     def step(self):
         if self.iteration == self.config["at"]:

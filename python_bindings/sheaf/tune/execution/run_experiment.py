@@ -413,6 +413,9 @@ class ExperimentRun:
             found.restore_searcher(self._source.search_alg, self._local)
         found.restore_scheduler(self._scheduler, self._local)
         found.restore_stopper(self._stopper, self._local)
+        for trial in trials:
+            if not trial.has_reported_at_least_once:
+                self._stopper.forget(trial.trial_id)
         return trials
 
     def _resume(self, trial: Trial, resume: ResumeConfig) -> None:

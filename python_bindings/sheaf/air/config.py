@@ -126,7 +126,8 @@ class CheckpointConfig:
         checkpoint_score_attribute: the metric; None: there is none.
         checkpoint_score_order: "max" or "min" is best.
         checkpoint_frequency: a Trainable of sheaf.tune saves each so many steps; 0: never.
-        checkpoint_at_end: whether a Trainable of sheaf.tune saves when it ends; None: no.
+        checkpoint_at_end: whether a Trainable of sheaf.tune saves when it ends; None: where it has
+            save_checkpoint.
 
     Raises:
         ValueError: a value does not fit.

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 class Callback:
     """What is done beside an experiment: derive from it and override what is wanted. Its methods
-    are called by one thread; what they raise ends the experiment, whose state is kept."""
+    are called by one thread; what they raise ends the experiment, whose state is kept,
+    and is the __cause__ of its TuneError."""
 
     def setup(
         self,
@@ -74,7 +75,7 @@ class Callback:
         """
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Called when a trial has saved because it was told to.
+        """Called when a trial has saved.
 
         Args:
             iteration: how often the controller has acted.

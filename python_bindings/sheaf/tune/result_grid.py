@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, overload
 
 from sheaf.air.result import ReportsFile, Result
 from sheaf.tune.analysis.experiment_analysis import ExperimentAnalysis
@@ -113,8 +113,15 @@ class ResultGrid:
         """How many trials have ended well."""
         return sum(trial.status == Trial.TERMINATED for trial in self._analysis.trials)
 
-    def __getitem__(self, i: int) -> Result:
-        return self._result(self._analysis.trials[i])
+    @overload
+    def __getitem__(self, i: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[Result]: ...
+
+    def __getitem__(self, i: int | slice) -> Result | list[Result]:
+        trials = self._analysis.trials
+        return [*map(self._result, trials[i])] if isinstance(i, slice) else self._result(trials[i])
 
     def __len__(self) -> int:
         return len(self._analysis.trials)
@@ -130,7 +137,7 @@ class ResultGrid:
         if made is None:
             path = str(trial.path)
             made = self._results[trial.trial_id] = Result(
-                metrics=dict(trial.last_result),
+                metrics={"config": trial.config, **trial.last_result},
                 checkpoint=trial.checkpoint,
                 path=path,
                 error=trial.error if trial.status == Trial.ERROR else None,

@@ -184,7 +184,7 @@ def _checkpoints(
         ),
         checkpoint_score_order="min" if least else config.checkpoint_score_order,
         checkpoint_frequency=frequency or config.checkpoint_frequency,
-        checkpoint_at_end=at_end or config.checkpoint_at_end,
+        checkpoint_at_end=at_end or bool(config.checkpoint_at_end),  # Tuner alone saves unasked.
     )
 
 

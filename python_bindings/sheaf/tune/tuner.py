@@ -15,6 +15,7 @@ from sheaf.tune.analysis.experiment_analysis import ExperimentAnalysis
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.experiment_files import JOURNAL
 from sheaf.tune.execution.experiment_log import Found
+from sheaf.tune.execution.references import are_lost, replaced
 from sheaf.tune.execution.run_experiment import HOME, Ask, Done, run_experiment
 from sheaf.tune.execution.trial_records import trials_of, unpack
 from sheaf.tune.experiment.experiment import name_of
@@ -94,7 +95,8 @@ class Tuner:
             resume_unfinished: whether trials that have not ended go on from their checkpoints.
             resume_errored: whether trials that have failed go on from their checkpoints.
             restart_errored: whether trials that have failed begin anew.
-            param_space: the space, where what is in it cannot be stored; None: the one it had.
+            param_space: the same space with new references to objects, where those in it are of a
+                session that has ended; None: the one it had.
             storage_filesystem: one of pyarrow's or fsspec's, with `path` inside it.
 
         Returns:
@@ -102,7 +104,7 @@ class Tuner:
 
         Raises:
             FileNotFoundError: there is no experiment.
-            ValueError: it had another trainable.
+            ValueError: it had another trainable, or another space.
         """
         filesystem, inside = storage.resolve(path, storage_filesystem)
         found = Found(inside, filesystem)
@@ -122,7 +124,10 @@ class Tuner:
         kinds = ResumeConfig.ResumeType
         errored = kinds.RESUME if resume_errored else kinds.SKIP
         made = cls.__new__(cls)
-        space = said["space"] if param_space is None else param_space
+        space = said["space"]
+        if param_space is not None:
+            found.renewed = replaced(space, param_space)
+            space = param_space
         made._ask = Ask(trainable, space, tune, run, said["resources"], said["begin_from"])
         made._found, made._path, made._filesystem = found, inside, filesystem
         made._resume = _resume_config or ResumeConfig(
@@ -156,13 +161,19 @@ class Tuner:
             Ctrl-C, those that have not ended.
 
         Raises:
-            TuneError: what it was told does not fit, or nothing can go on.
-            Exception: what a searcher, scheduler, stopper or callback raised; and, with
-                FailureConfig(fail_fast="raise"), what a trial did.
+            TuneError: what it was told does not fit, or nothing can go on; or a searcher,
+                scheduler, stopper or callback has raised its __cause__.
+            ValueError: the space of a restored experiment has references of another session.
+            Exception: with FailureConfig(fail_fast="raise"), what a trial raised.
         """
         if self._path is None:
             self._filesystem, self._path = new_folder(self._ask)
         ask = self._ask
+        if self._found is not None and are_lost(ask.space):
+            raise ValueError(
+                "the space has references to objects of a session that has ended: give "
+                "Tuner.restore(param_space=...) the same space with new ones"
+            )
         if self._found is None:  # What searchers and schedulers learn is of one experiment.
             ask.tune = copy.copy(ask.tune)
         done = run_experiment(ask, self._path, self._filesystem, self._found, self._resume)
@@ -210,8 +221,7 @@ def found_trainable(trainable: Any) -> tuple[Any, RunConfig | None]:
 
 
 def new_folder(ask: Ask) -> tuple[Any, str]:
-    """(file system, path) of the experiment's folder. A name that is taken already counts as new:
-    FileExistsError when an experiment is in it."""
+    """(file system, path) of the experiment's folder."""
     filesystem, root = storage.resolve(ask.run.storage_path or HOME, ask.run.storage_filesystem)
     name = ask.run.name or (
         f"{name_of(ask.trainable)}_{time.strftime('%Y-%m-%d_%H-%M-%S')}_{uuid.uuid4().hex[:6]}"

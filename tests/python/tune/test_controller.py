@@ -48,15 +48,7 @@ class World:
     resources are never overdrawn, a checkpoint that is restored from exists, nothing starves."""
 
     def __init__(
-        self,
-        seed,
-        scheduler,
-        trials,
-        searcher=None,
-        failures=0.0,
-        classes=True,
-        keep=None,
-        path="/sim",
+        self, seed, scheduler, trials, searcher=None, failures=0.0, classes=True, keep=None, path=""
     ):
         self.random = random.Random(seed)
         self.now, self.number = 0.0, 0

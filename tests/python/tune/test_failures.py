@@ -117,7 +117,7 @@ class TestOneNode:
                 if what == "callback" and trial.config["n"] == 2:
                     raise RuntimeError("on purpose")
 
-        with pytest.raises(RuntimeError, match="on purpose"):
+        with pytest.raises(tune.TuneError, match="RuntimeError: on purpose .*test_failures"):
             fit(
                 one_report, tmp_path, num_samples=5, search_alg=Suggests(),
                 run={"callbacks": [Listens()]}, max_concurrent_trials=1,

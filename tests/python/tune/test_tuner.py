@@ -374,8 +374,9 @@ def test_callbacks_hear_of_everything(tmp_path):
         def on_trial_result(self, iteration, trials, trial, result, **info):
             raise OSError("no room")
 
-    with pytest.raises(OSError, match="no room"):
+    with pytest.raises(tune.TuneError, match="OSError: no room") as raised:
         fit(count, {"steps": 1}, tmp_path / "bad", {"callbacks": [Bad()]})
+    assert isinstance(raised.value.__cause__, OSError)
 
 
 def test_parameters_are_stored_once_and_come_with_resources(tmp_path):

@@ -187,11 +187,11 @@ class ExperimentAnalysis:
         best_is = mode or self.default_mode or "max"
         sign = 1 if self._mode_of(best_is) == "max" else -1
         scored = [
-            (sign * value, kept.number, kept.checkpoint)
+            (sign * value, kept.checkpoint)
             for kept in trial.kept.all
             if isinstance(value := flatten(kept.result).get(name), (int, float)) and value == value
         ]
-        return max(scored, key=lambda one: one[:2])[2] if scored else None
+        return max(scored, key=lambda one: one[0])[1] if scored else None  # The first of equals.
 
     def get_last_checkpoint(
         self, trial: Trial | None = None, metric: str = fields.TRAINING_ITERATION, mode: str = "max"

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from typing import Any
 
 from sheaf.air.checkpoint import Checkpoint
+from sheaf.tune import result as fields
+from sheaf.tune.error import TuneError
 from sheaf.tune.experiment.kept_checkpoints import Kept
 
 
@@ -64,5 +67,21 @@ class Settings:
     max_concurrent: int = 0
     checkpoint_at_end: bool = False
     saves_on_demand: bool = False  # The trainable is a class.
+    strict_metrics: bool = True  # A result without the metric ends the experiment.
     capacity: dict[str, float] = dataclasses.field(default_factory=dict)
     nodes: list[dict[str, float]] = dataclasses.field(default_factory=list)
+
+    def check(self, flat: dict[str, Any], *metrics: Any) -> None:
+        """TuneError: a result has no value for the experiment's metric, or for one of these, each a
+        name or several."""
+        if not self.strict_metrics or flat.get(fields.DONE):
+            return
+        for name in (self.metric, *metrics):
+            for one in name if isinstance(name, (list, tuple)) else [name]:
+                if one not in (None, fields.DEFAULT_METRIC) and one not in flat:
+                    got = sorted(set(flat) - set(fields.AUTO_RESULT_KEYS))
+                    got = [each for each in got if not each.startswith("config/")]
+                    raise TuneError(
+                        f"metric {one!r} was not reported; got {', '.join(got) or 'nothing'} "
+                        "(TUNE_DISABLE_STRICT_METRIC_CHECKING=1 goes on without)"
+                    )

@@ -8,6 +8,7 @@ are called from here, one at a time, and may call the methods that are named as 
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from typing import Any
 
 from sheaf.air.checkpoint import Checkpoint
@@ -16,6 +17,7 @@ from sheaf.tune import result as fields
 from sheaf.tune.callback import CallbackList
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.activity import Activity, Phase, SaveHandle, Settings
+from sheaf.tune.execution.blame import blamed
 from sheaf.tune.execution.commands import Begin, Command, Continue, Delete, End, Save, WriteError
 from sheaf.tune.execution.room import Room
 from sheaf.tune.execution.trial_source import TrialSource
@@ -29,7 +31,7 @@ _SEARCH_PATIENCE_S = 600.0  # A searcher that has nothing while no trial runs ge
 
 class Controller:
     """Not thread-safe. Exceptions of searchers, schedulers, stoppers and callbacks leave the call
-    that they arose in; the experiment is over then."""
+    that they arose in as TuneError; the experiment is over then."""
 
     CONTINUE, PAUSE, STOP, NOOP = "CONTINUE", "PAUSE", "STOP", "NOOP"
 
@@ -110,9 +112,7 @@ class Controller:
         else:
             self._scheduler.on_trial_remove(self, trial)
             self._source.on_complete(trial, None, error=False)
-        self._callbacks.on_trial_complete(
-            iteration=self.iteration, trials=self._trials, trial=trial
-        )
+        self._tell(self._callbacks.on_trial_complete, trial)
         self._finish(trial, Trial.TERMINATED)
 
     def save_now(self, trial: Trial) -> SaveHandle | None:
@@ -160,6 +160,18 @@ class Controller:
 
     # What the driver tells.
 
+    @blamed
+    def begin_step(self) -> None:
+        """The driver is about to act."""
+        self._callbacks.on_step_begin(iteration=self.iteration, trials=self._trials)
+
+    @blamed
+    def end_step(self) -> None:
+        """The driver has acted."""
+        self.iteration += 1
+        self._callbacks.on_step_end(iteration=self.iteration, trials=self._trials)
+
+    @blamed
     def add_restored(self, trials: list[Trial]) -> None:
         """Trials of an experiment that is taken up again, in order."""
         for trial in trials:
@@ -169,6 +181,7 @@ class Controller:
                 self._pending += trial.status == Trial.PENDING
             self._scheduler.on_trial_add(self, trial)
 
+    @blamed
     def start_trials(self, now: float) -> None:
         """Starts what there is room for. now: seconds, of any clock that does not go back."""
         while not self.stopped:
@@ -207,6 +220,7 @@ class Controller:
         """Whether there is nothing more to do."""
         return not self._active and (self.stopped or (not self._live and self._source.finished))
 
+    @blamed
     def check_progress(self, now: float) -> None:
         """TuneError: nothing runs, and nothing will. When nothing runs, after start_trials."""
         if self._active or self.is_finished():
@@ -230,6 +244,7 @@ class Controller:
         if now - self._barren_since > _SEARCH_PATIENCE_S:
             self.stopped = True
 
+    @blamed
     def on_batch(
         self, trial: Trial, results: list[tuple[dict[str, Any], Any]], ended: bool
     ) -> None:
@@ -255,6 +270,7 @@ class Controller:
         first_saves = saves and activity.phase is not Phase.SAVING
         (self._save if first_saves else self._decide)(trial, decision)
 
+    @blamed
     def on_checkpoint(
         self, trial: Trial, checkpoint: Checkpoint, number: int, result: dict[str, Any]
     ) -> None:
@@ -262,20 +278,17 @@ class Controller:
         trial.kept.add(checkpoint, result, number)
         for kept in trial.kept.surplus():
             self.commands.append(Delete(kept))
-        self._callbacks.on_checkpoint(
-            iteration=self.iteration, trials=self._trials, trial=trial, checkpoint=checkpoint
-        )
+        self._tell(self._callbacks.on_checkpoint, trial, checkpoint=checkpoint)
+        self._tell(self._callbacks.on_trial_save, trial)
         self._mark(trial)
 
+    @blamed
     def on_saved(self, trial: Trial, checkpoint: Checkpoint | None, number: int) -> None:
         """The trial has saved, as Save said; None: it had nothing new."""
         activity = self._active.get(trial.trial_id)
         trial.is_saving = False
         if checkpoint is not None:
             self.on_checkpoint(trial, checkpoint, number, dict(trial.last_result))
-            self._callbacks.on_trial_save(
-                iteration=self.iteration, trials=self._trials, trial=trial
-            )
         self._settle(trial)
         if activity is None or activity.phase is not Phase.SAVING:
             return
@@ -286,6 +299,7 @@ class Controller:
         elif after is not None:
             self._act(trial, after)
 
+    @blamed
     def on_failed(self, trial: Trial, error: BaseException, text: str) -> None:
         """The trial has raised, or its process has died. text: for its file."""
         activity = self._active.get(trial.trial_id)
@@ -305,17 +319,16 @@ class Controller:
             self._trials.remove(trial)
             self._trials.append(trial)
             self._scheduler.on_trial_add(self, trial)
-            self._callbacks.on_trial_recover(
-                iteration=self.iteration, trials=self._trials, trial=trial
-            )
+            self._tell(self._callbacks.on_trial_recover, trial)
             return
         self._scheduler.on_trial_error(self, trial)
         self._source.on_complete(trial, None, error=True)
-        self._callbacks.on_trial_error(iteration=self.iteration, trials=self._trials, trial=trial)
+        self._tell(self._callbacks.on_trial_error, trial)
         self._finish(trial, Trial.ERROR)
         if self.settings.fail_fast:
             self.stop_all()
 
+    @blamed
     def on_ended(self, trial: Trial) -> None:
         """What the trial held is free."""
         activity = self._active.pop(trial.trial_id)
@@ -330,12 +343,16 @@ class Controller:
             else:
                 self._finish(trial, Trial.TERMINATED)
 
+    @blamed
     def stop_if_told(self) -> None:
         """Asks the stopper whether all shall end."""
         if not self.stopped and self._stopper.stop_all():
             self.stop_all()
 
     # Inside.
+
+    def _tell(self, listener: Callable[..., None], trial: Trial, **more: Any) -> None:
+        listener(iteration=self.iteration, trials=self._trials, trial=trial, **more)
 
     def _add_trials(self, now: float) -> None:
         while self._pending < self._source.most_pending:
@@ -366,11 +383,9 @@ class Controller:
         self._room.take(resources)
         self._set_status(trial, Trial.RUNNING)
         trial.init_local_path()
-        self._callbacks.on_trial_start(iteration=self.iteration, trials=self._trials, trial=trial)
+        self._tell(self._callbacks.on_trial_start, trial)
         if kept is not None:
-            self._callbacks.on_trial_restore(
-                iteration=self.iteration, trials=self._trials, trial=trial
-            )
+            self._tell(self._callbacks.on_trial_restore, trial)
         known = kept.result if kept is not None else {}
         self.commands.append(
             Begin(
@@ -387,7 +402,7 @@ class Controller:
 
     def _on_result(self, trial: Trial, result: dict[str, Any], reported: Any) -> str:
         flat = flatten(result)
-        self._check_metrics(flat)
+        self.settings.check(flat, self._scheduler.metric, self._source.search_alg.metric)
         if self._stopper(trial.trial_id, result) or trial.should_stop(flat):
             decision = self.STOP
             result[fields.DONE] = True
@@ -397,25 +412,10 @@ class Controller:
                 result[fields.DONE] = True
             elif not trial.is_finished():
                 self._source.on_result(trial, flat)
-        self._callbacks.on_trial_result(
-            iteration=self.iteration, trials=self._trials, trial=trial, result=result
-        )
+        self._tell(self._callbacks.on_trial_result, trial, result=result)
         trial.update_last_result(result, reported)
         self._mark(trial)
         return decision
-
-    def _check_metrics(self, flat: dict[str, Any]) -> None:
-        wanted = {self.settings.metric, self._scheduler.metric, self._source.search_alg.metric}
-        for name in wanted:
-            for one in name if isinstance(name, (list, tuple)) else [name]:
-                if one in (None, fields.DEFAULT_METRIC) or flat.get(fields.DONE):
-                    continue
-                if one not in flat:
-                    got = sorted(set(flat) - set(fields.AUTO_RESULT_KEYS))
-                    got = [each for each in got if not each.startswith("config/")]
-                    raise TuneError(
-                        f"metric {one!r} was not reported; got {', '.join(got) or 'nothing'}"
-                    )
 
     def _decide(self, trial: Trial, decision: str) -> None:
         activity = self._active[trial.trial_id]

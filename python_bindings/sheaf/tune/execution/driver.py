@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import logging
 import os
 import time
 import traceback
@@ -15,7 +16,6 @@ from typing import Any
 
 import sheaf
 from sheaf.air import storage
-from sheaf.air.config import CheckpointConfig
 from sheaf.exceptions import RayActorError, RayError
 from sheaf.tune.execution.commands import Begin, Command, Continue, Delete, End, Save, WriteError
 from sheaf.tune.execution.controller import Controller
@@ -26,6 +26,7 @@ from sheaf.tune.execution.result_rows import ResultRows
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.trainable.messages import Place, TrialSpec, checkpoint_of
 
+_logger = logging.getLogger(__name__)
 _TICK_S = 0.1  # How long results are waited for at most, so that the clock is looked at.
 _CAPACITY_EACH_S = 1.0  # How often the cluster is asked for its size.
 _LINES = 10  # Of a process that has died, of each of its logs.
@@ -55,8 +56,10 @@ class Plan:
     is_class: bool
     decided: bool
     reuse_actors: bool
-    checkpoints: CheckpointConfig
+    checkpoint_frequency: int
+    checkpoint_at_end: bool
     log_to_file: tuple[str, str] | None = None
+    shows_errors: bool = False
 
 
 class Driver:
@@ -79,9 +82,9 @@ class Driver:
         self._addresses: dict[str, str] = {}  # Of nodes, by id.
 
     def run(self) -> bool:
-        """To the end; whether Ctrl-C was that. Raises what searchers, schedulers, stoppers and
-        callbacks raise, and KeyboardInterrupt; no trial runs then, and what was reached is in the
-        journal."""
+        """To the end; whether Ctrl-C was that. Raises TuneError for what searchers, schedulers,
+        stoppers and callbacks raise, and KeyboardInterrupt; no trial runs then, and what was
+        reached is in the journal."""
         with Interrupts() as interrupts:
             self._run(interrupts)
         self._tell(True)
@@ -89,25 +92,33 @@ class Driver:
 
     def _run(self, interrupts: Interrupts) -> None:
         try:
-            while not interrupts.asked:
-                now = time.monotonic()
-                if now - self._asked_capacity >= _CAPACITY_EACH_S:
-                    self._look_at_cluster()
-                    self._asked_capacity = now
-                self._controller.stop_if_told()
-                self._controller.start_trials(now)
-                while self._controller.commands:
-                    self._carry_out()  # It may free what another trial can have at once.
-                    self._controller.start_trials(now)
-                self._log.write(self._controller)
-                self._tell(False)
-                if self._controller.is_finished():
-                    break
-                self._controller.check_progress(now)
-                self._carry_out()
-                self._hear()
+            goes_on = True
+            while goes_on and not interrupts.asked:
+                self._controller.begin_step()
+                goes_on = self._step()
+                self._controller.end_step()
         finally:
             self._close()
+
+    def _step(self) -> bool:
+        """Starts what can start, and hears what comes back; whether there is more to do."""
+        now = time.monotonic()
+        if now - self._asked_capacity >= _CAPACITY_EACH_S:
+            self._look_at_cluster()
+            self._asked_capacity = now
+        self._controller.stop_if_told()
+        self._controller.start_trials(now)
+        while self._controller.commands:
+            self._carry_out()  # It may free what another trial can have at once.
+            self._controller.start_trials(now)
+        self._log.write(self._controller)
+        self._tell(False)
+        if self._controller.is_finished():
+            return False
+        self._controller.check_progress(now)
+        self._carry_out()
+        self._hear()
+        return True
 
     def _look_at_cluster(self) -> None:
         rows = [row for row in sheaf.nodes() if row["Alive"]]
@@ -153,6 +164,8 @@ class Driver:
                 storage.files_of(self._plan.filesystem).remove(command.kept.checkpoint.path)
             elif isinstance(command, WriteError):
                 self._log.write_error(command.trial)
+                if self._plan.shows_errors:
+                    _logger.error("trial %s fails: %s", command.trial, command.trial.error_text)
 
     def _call(self, kind: str, run: Run, ref: Any) -> None:
         run.awaited = ref
@@ -172,8 +185,8 @@ class Driver:
             resources=trial.placement_group_factory,
             decided=plan.decided,
             stop=trial.stopping_criterion,
-            checkpoint_frequency=plan.checkpoints.checkpoint_frequency,
-            checkpoint_at_end=bool(plan.checkpoints.checkpoint_at_end),
+            checkpoint_frequency=plan.checkpoint_frequency,
+            checkpoint_at_end=plan.checkpoint_at_end,
             first_checkpoint=trial.kept.next_number,
             iteration=command.iteration,
             time_total_s=command.time_total_s,

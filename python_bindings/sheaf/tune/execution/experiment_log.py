@@ -2,9 +2,11 @@
 """What an experiment needs to be taken up again, in its folder:
 
 experiment.journal       what it was told, then what has become of its trials (journal.py)
+experiment.journal.before  of an experiment of the same name, until another began
 searcher-state-N/        by the searcher's own save(), now and then; the journal says which one
                          counts, and has what came since
 scheduler-state.pkl      by the scheduler's own save(), now and then
+stopper-state.pkl        the stopper, likewise
 NAME_.../error.txt       what a trial has raised
 """
 
@@ -17,10 +19,18 @@ import shutil
 import time
 from typing import Any
 
+from sheaf import cloudpickle
 from sheaf.air import storage
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.controller import Controller
-from sheaf.tune.execution.experiment_files import JOURNAL, SCHEDULER, SEARCHER, STATE, read_journal
+from sheaf.tune.execution.experiment_files import (
+    JOURNAL,
+    SCHEDULER,
+    SEARCHER,
+    STATE,
+    STOPPER,
+    read_journal,
+)
 from sheaf.tune.execution.journal import Journal
 from sheaf.tune.execution.mirror import Mirror
 from sheaf.tune.execution.trial_records import no_collection, pack, record_of, unpack
@@ -28,6 +38,7 @@ from sheaf.tune.execution.trial_source import SearcherSource, TrialSource
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.result import EXPR_ERROR_FILE, EXPR_ERROR_PICKLE_FILE
 from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler
+from sheaf.tune.stopper import NoopStopper
 
 _EACH_S = 0.2  # How often trials that go on are written.
 _SHARE = 50  # States are saved when so many times as long as the last saving took has passed.
@@ -57,6 +68,24 @@ class _State:
         return self.possible
 
 
+class _Pickled:
+    """What has no save() and restore() of its own."""
+
+    def __init__(self, target: Any):
+        self._target = target
+
+    def save(self, path: str) -> None:
+        """Writes nothing where it cannot be pickled."""
+        with contextlib.suppress(Exception):
+            data = cloudpickle.dumps(self._target)
+            with open(path, "wb") as file:
+                file.write(data)
+
+    def restore(self, path: str) -> None:
+        with open(path, "rb") as file:
+            vars(self._target).update(vars(pickle.load(file)))
+
+
 def _sync(path: str) -> None:
     """The files whose names begin so are on the disk when this returns."""
     folder, prefix = os.path.split(path)
@@ -70,8 +99,8 @@ def _sync(path: str) -> None:
 
 
 class ExperimentLog:
-    """Of an experiment in the local folder `path`. settings: what it was told, for a restore; can
-    be pickled. OSError: the disk fails, or is full; what is there can be restored."""
+    """Of an experiment in the local folder `path`. settings: what it was told, for a restore,
+    packed. OSError: the disk fails, or is full; what is there can be restored."""
 
     def __init__(
         self,
@@ -79,9 +108,10 @@ class ExperimentLog:
         settings: dict[str, Any],
         source: TrialSource,
         scheduler: Any,
+        stopper: Any,
         mirror: Mirror | None,
     ):
-        self._path, self._settings, self._source = path, pack(settings), source
+        self._path, self._settings, self._source = path, settings, source
         self._mirror = mirror  # Of the folder; None: it is where it belongs.
         self._trials: dict[str, Any] = {}  # The newest record of each.
         self._written = -1e9
@@ -91,6 +121,8 @@ class ExperimentLog:
         self._searcher = _State(source.search_alg) if isinstance(source, SearcherSource) else None
         self._scheduler = _State(scheduler)
         self._scheduler.possible = type(scheduler) is not FIFOScheduler  # Which has none.
+        self._stopper = _State(_Pickled(stopper))
+        self._stopper.possible = type(stopper) is not NoopStopper
         fresh = not os.path.exists(os.path.join(path, JOURNAL))
         self._journal = Journal(os.path.join(path, JOURNAL), self._snapshot)
         if fresh:
@@ -129,8 +161,9 @@ class ExperimentLog:
             self._written = now
         if self._searcher is not None and self._events and (last or self._searcher.due()):
             self._save_searcher()
-        if last or self._scheduler.due() and self._written == now:
-            self._save_scheduler()
+        for name, state in ((SCHEDULER, self._scheduler), (STOPPER, self._stopper)):
+            if last or state.due() and self._written == now:
+                self._save(name, state)
         if last:
             self._journal.close()
             if self._state_before is not None:
@@ -174,9 +207,9 @@ class ExperimentLog:
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _save_scheduler(self) -> None:
-        path = os.path.join(self._path, SCHEDULER)
-        if self._scheduler.possible and self._scheduler.save(f"{path}.tmp"):
+    def _save(self, name: str, state: _State) -> None:
+        path = os.path.join(self._path, name)
+        if state.possible and state.save(f"{path}.tmp"):
             os.replace(f"{path}.tmp", path)
 
     def _snapshot(self) -> dict[str, Any]:
@@ -199,6 +232,7 @@ class Found:
         if not records:
             raise FileNotFoundError(f"{path!r} has no experiment: there is no {JOURNAL} in it")
         self.settings: Any = None
+        self.renewed: dict[str, Any] = {}  # References, by the ids of those that were there.
         self.trials: dict[str, dict[str, Any]] = {}
         self.source: Any = None
         self._events: dict[int, Any] = {}  # By number: a damaged record leaves a gap.
@@ -246,3 +280,9 @@ class Found:
         path = os.path.join(folder, SCHEDULER)
         if os.path.exists(path):
             scheduler.restore(path)
+
+    def restore_stopper(self, stopper: Any, folder: str) -> None:
+        """The stopper goes on with what it has counted."""
+        path = os.path.join(folder, STOPPER)
+        if os.path.exists(path):
+            _Pickled(stopper).restore(path)

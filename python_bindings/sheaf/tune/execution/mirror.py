@@ -19,6 +19,7 @@ from sheaf.tune.execution.experiment_files import (
     POPULATION,
     SCHEDULER,
     SEARCHER,
+    STOPPER,
     read_journal,
     second_of,
 )
@@ -54,7 +55,7 @@ class Mirror:
         for name in self._files.names(self._path):
             if name == searcher:
                 self._files.download(f"{self._path}/{name}", os.path.join(self.local, name))
-            elif name == SCHEDULER or name.startswith(POPULATION):
+            elif name in (SCHEDULER, STOPPER) or name.startswith(POPULATION):
                 self._fetch(name)
         for folder in folders:
             there = self._files.names(f"{self._path}/{folder}")

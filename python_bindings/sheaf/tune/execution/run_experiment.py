@@ -17,8 +17,10 @@ from sheaf.air.config import RunConfig
 from sheaf.tune.callback import Callback, CallbackList
 from sheaf.tune.error import TuneError
 from sheaf.tune.execution.activity import Settings
+from sheaf.tune.execution.blame import blamed
 from sheaf.tune.execution.controller import Controller
 from sheaf.tune.execution.driver import Driver, Plan
+from sheaf.tune.execution.experiment_files import set_aside
 from sheaf.tune.execution.experiment_log import ExperimentLog, Found
 from sheaf.tune.execution.mirror import Mirror
 from sheaf.tune.execution.placement_groups import resource_dict_to_pg_factory
@@ -27,6 +29,7 @@ from sheaf.tune.execution.trial_records import (
     check_checkpoints,
     given_checkpoint,
     no_collection,
+    pack,
     trial_of,
     unpack,
 )
@@ -35,7 +38,7 @@ from sheaf.tune.experiment.experiment import name_of
 from sheaf.tune.experiment.trial import Trial
 from sheaf.tune.progress_reporter import ProgressReporter, reporter_for
 from sheaf.tune.result import DEFAULT_METRIC
-from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler
+from sheaf.tune.schedulers.trial_scheduler import FIFOScheduler, ObjectiveScheduler
 from sheaf.tune.search.basic_variant import BasicVariantGenerator
 from sheaf.tune.search.concurrency_limiter import ConcurrencyLimiter
 from sheaf.tune.search.searcher import Searcher, set_properties
@@ -88,7 +91,7 @@ def run_experiment(
     """Runs an experiment to the end. found: what is left of an earlier run. Inside a task it is an
     actor of its own that does: it holds no CPU, where a task would hold what its trials need."""
     if not _is_in_task():
-        return ExperimentRun(ask, path, filesystem).go(found, resume)
+        return ExperimentRun(ask, path, filesystem, found).go(resume)
     actor: Any = sheaf.remote(num_cpus=0)(_Elsewhere).remote()
     try:
         done: Done = sheaf.get(actor.run.remote(ask, path, filesystem, found, resume))
@@ -120,12 +123,15 @@ def _is_in_task() -> bool:
 
 
 class ExperimentRun:
-    """One run of an experiment. Not thread-safe."""
+    """One run of an experiment. found: what is left of an earlier run. Not thread-safe."""
 
-    def __init__(self, ask: Ask, path: str, filesystem: Any):
+    def __init__(self, ask: Ask, path: str, filesystem: Any, found: Found | None):
+        self._found = found
         self._ask, self._path, self._filesystem = ask, path, filesystem
         self._is_class = isinstance(ask.trainable, type) and issubclass(ask.trainable, Trainable)
         config = ask.tune
+        # Before searcher and scheduler are told of the experiment: a restore tells them again.
+        self._settings = pack(self._make_settings())
         self._scheduler = config.scheduler or FIFOScheduler()
         self._first = None if ask.begin_from is None else given_checkpoint(ask.begin_from)
         self._stop: dict[str, float] = {}
@@ -135,35 +141,39 @@ class ExperimentRun:
         self._mirror = None if filesystem is None else Mirror(filesystem, path)
         self._local = path if self._mirror is None else self._mirror.local
 
-    def go(self, found: Found | None, resume: ResumeConfig | None) -> Done:
-        """Runs it to the end. found: what is left of an earlier run."""
+    def go(self, resume: ResumeConfig | None) -> Done:
+        """Runs it to the end."""
+        found = self._found
         if not sheaf.is_initialized():
             sheaf.init()
         os.makedirs(self._local, exist_ok=True)
+        if found is None:
+            set_aside(self._filesystem, self._path)
         if self._mirror is None:
-            return self._run(found, resume)
+            return self._run(resume)
         try:
             if found is not None:
                 dirnames = [one["dirname"] for one in found.trials.values()]
                 self._mirror.fetch(found.searcher_folder, [name for name in dirnames if name])
             self._mirror.start()
-            return self._run(found, resume)
+            return self._run(resume)
         finally:
             self._mirror.close()
 
-    def _run(self, found: Found | None, resume: ResumeConfig | None) -> Done:
+    def _run(self, resume: ResumeConfig | None) -> Done:
+        found = self._found
         callbacks = CallbackList(self._make_callbacks())
         controller = self._make_controller(callbacks)
         trials = []
         if found is not None:
             trials = self._restore(found, resume or ResumeConfig())
         log = ExperimentLog(
-            self._local, self._settings(), self._source, self._scheduler, self._mirror
+            self._local, self._settings, self._source, self._scheduler, self._stopper, self._mirror
         )
         if found is not None:
             log.keep(trials, found)
         controller.add_restored(trials)
-        callbacks.setup(
+        blamed(callbacks.setup)(
             stop=self._ask.run.stop,
             num_samples=self._ask.tune.num_samples,
             total_num_samples=self._source.total,
@@ -177,7 +187,7 @@ class ExperimentRun:
             self._make_tell(controller),
         )
         interrupted = driver.run()
-        callbacks.on_experiment_end(trials=controller.get_trials())
+        blamed(callbacks.on_experiment_end)(trials=controller.get_trials())
         metric, mode = self.objective()
         return Done(
             controller.get_trials(),
@@ -240,24 +250,28 @@ class ExperimentRun:
         return SearcherSource(algorithm, ask.space, config.num_samples, self.make_trial)
 
     def _set_properties(self) -> None:
-        config, ask = self._ask.tune, self._ask
+        """Tells searcher and scheduler of the experiment. Those of a restored one are not refused:
+        journals of before had them when they were told already."""
+        config, ask, anew = self._ask.tune, self._ask, self._found is None
         search = self._source.search_alg
         spec = {"config": ask.space, "num_samples": config.num_samples}
         taken = set_properties(search, config.metric, config.mode, ask.space, {"spec": spec})
-        if isinstance(self._source, SearcherSource) and not taken:
+        if anew and isinstance(self._source, SearcherSource) and not taken:
             _, domains, grids = parse_spec_vars(ask.space)
             if domains or grids:
                 raise TuneError(
                     f"{type(search).__name__} has a space of its own, and param_space has "
                     f"{len(domains) + len(grids)} domains as well: leave one of them out"
                 )
-        if not self._scheduler.set_search_properties(config.metric, config.mode):
+        if not self._scheduler.set_search_properties(config.metric, config.mode) and anew:
             given = config.metric or config.mode
             if given and getattr(self._scheduler, "metric", None) is not None:
                 raise ValueError(
                     f"metric={config.metric!r} and mode={config.mode!r} were given to TuneConfig "
                     f"and to {type(self._scheduler).__name__}: leave one of them out"
                 )
+        if isinstance(self._scheduler, ObjectiveScheduler):
+            self._scheduler.require_objective()  # Before a trial begins.
 
     def make_trial(
         self, trial_id: str, config: dict[str, Any], chosen: dict[str, Any], tag: str
@@ -303,10 +317,18 @@ class ExperimentRun:
             metric=self._ask.tune.metric,
             fail_fast=run.failure_config.fail_fast,
             max_concurrent=self._ask.tune.max_concurrent_trials or 0,
-            checkpoint_at_end=bool(run.checkpoint_config.checkpoint_at_end),
+            checkpoint_at_end=self._saves_at_end(),
             saves_on_demand=self._is_class,
+            strict_metrics=os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING", "0") != "1",
         )
         return Controller(self._source, self._scheduler, self._stopper, callbacks, settings)
+
+    def _saves_at_end(self) -> bool:
+        """A class that can save does, unless it is told not to."""
+        told = self._ask.run.checkpoint_config.checkpoint_at_end
+        if told is not None or not self._is_class:
+            return bool(told)
+        return self._ask.trainable.save_checkpoint is not Trainable.save_checkpoint
 
     def _make_plan(self) -> Plan:
         run = self._ask.run
@@ -326,8 +348,10 @@ class ExperimentRun:
             is_class=self._is_class,
             decided=looks,
             reuse_actors=self._ask.tune.reuse_actors,
-            checkpoints=run.checkpoint_config,
+            checkpoint_frequency=run.checkpoint_config.checkpoint_frequency,
+            checkpoint_at_end=self._saves_at_end(),
             log_to_file=names,
+            shows_errors=getattr(run.verbose, "value", run.verbose) != 0,
         )
 
     def _make_tell(self, controller: Controller) -> Any:
@@ -350,7 +374,7 @@ class ExperimentRun:
 
         return tell
 
-    def _settings(self) -> dict[str, Any]:
+    def _make_settings(self) -> dict[str, Any]:
         """What a restore needs besides the trainable."""
         ask = self._ask
         run = dataclasses.replace(ask.run)
@@ -377,7 +401,9 @@ class ExperimentRun:
     def _restore(self, found: Found, resume: ResumeConfig) -> list[Trial]:
         with no_collection():
             records = found.trials.values()
-            trials = [trial_of(one, self._filesystem, self.make_trial) for one in records]
+            trials = [
+                trial_of(one, self._filesystem, self.make_trial, found.renewed) for one in records
+            ]
         for trial in trials:
             self._resume(trial, resume)
         open_trials = sum(not trial.is_finished() for trial in trials)
@@ -386,6 +412,10 @@ class ExperimentRun:
         if isinstance(self._source, SearcherSource):
             found.restore_searcher(self._source.search_alg, self._local)
         found.restore_scheduler(self._scheduler, self._local)
+        found.restore_stopper(self._stopper, self._local)
+        for trial in trials:
+            if not trial.has_reported_at_least_once:
+                self._stopper.forget(trial.trial_id)
         return trials
 
     def _resume(self, trial: Trial, resume: ResumeConfig) -> None:

@@ -7,16 +7,16 @@ import base64
 import contextlib
 import gc
 import json
-import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sheaf import cloudpickle
 from sheaf.air import storage
 from sheaf.air.checkpoint import Checkpoint
 from sheaf.tune import result as fields
 from sheaf.tune.error import TuneError
+from sheaf.tune.execution import references
 from sheaf.tune.execution.placement_groups import PlacementGroupFactory
+from sheaf.tune.execution.references import References
 from sheaf.tune.experiment.kept_checkpoints import Kept
 from sheaf.tune.experiment.trial import MetricRecord, Trial
 
@@ -34,17 +34,17 @@ def pack(value: Any) -> Any:
         return {name: pack(one) for name, one in value.items()}
     if type(value) is float:
         return value  # NaN, which Python's JSON knows.
-    return {_PICKLED: base64.b64encode(cloudpickle.dumps(value)).decode()}
+    return {_PICKLED: base64.b64encode(references.dumps(value)).decode()}
 
 
-def unpack(value: Any) -> Any:
-    """See pack."""
+def unpack(value: Any, renewed: References | None = None) -> Any:
+    """See pack. renewed: stand for the references that were packed."""
     if isinstance(value, list):
-        return [unpack(one) for one in value]
+        return [unpack(one, renewed) for one in value]
     if isinstance(value, dict):
         if _PICKLED in value:
-            return pickle.loads(base64.b64decode(value[_PICKLED]))
-        return {name: unpack(one) for name, one in value.items()}
+            return references.loads(base64.b64decode(value[_PICKLED]), renewed or {})
+        return {name: unpack(one, renewed) for name, one in value.items()}
     return value
 
 
@@ -100,9 +100,16 @@ def _short(result: dict[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in result.items() if name != "config"}
 
 
-def trial_of(record: dict[str, Any], filesystem: Any, make: Callable[..., Trial]) -> Trial:
-    """The trial of a record. make: makes one of (id, configuration, chosen values, tag)."""
-    trial = make(record["id"], unpack(record["config"]), unpack(record["evaluated"]), record["tag"])
+def trial_of(
+    record: dict[str, Any],
+    filesystem: Any,
+    make: Callable[..., Trial],
+    renewed: References | None = None,
+) -> Trial:
+    """The trial of a record. make: makes one of (id, configuration, chosen values, tag). renewed:
+    see unpack."""
+    config, chosen = unpack(record["config"], renewed), unpack(record["evaluated"], renewed)
+    trial = make(record["id"], config, chosen, record["tag"])
     trial.trainable_name = record["name"]
     trial.status = record["status"]
     trial.dirname = record["dirname"]

@@ -21,6 +21,7 @@ from sheaf.tune.execution.placement_groups import PlacementGroupFactory, resourc
 from sheaf.tune.experiment.kept_checkpoints import Kept, KeptCheckpoints
 
 _LONGEST_NAME = 130  # Of a folder, before the date.
+_MOST = 10**300  # Sums of larger integers are no floats.
 _RECENT = 10  # Values that "last-10-avg" is over.
 
 
@@ -148,13 +149,19 @@ class Trial:
         return f"{name}_{self.trial_id}".replace("/", "_")
 
     def init_local_path(self) -> None:
-        """Gives it a name for its folder, once."""
+        """Gives it the folder that the driver writes into: a name, once, that no other trial's has,
+        and the folder where it is not there."""
+        root = self.local_experiment_path
         if self.dirname is None:
             name = self.custom_dirname
             if not name:
                 day = time.strftime("%Y-%m-%d_%H-%M-%S")
                 name = f"{self.trial_name}_{self.experiment_tag}"[:_LONGEST_NAME] + f"_{day}"
             self.dirname = re.sub(r'[/()<>:"\\|?*]', "_", name)
+            if root and os.path.exists(f"{root}/{self.dirname}"):
+                self.dirname = f"{self.dirname}_{self.trial_id}"
+        if root:  # Else nothing is written of it.
+            os.makedirs(f"{root}/{self.dirname}", exist_ok=True)
 
     @property
     def path(self) -> str | None:
@@ -255,20 +262,13 @@ class Trial:
             flat: the result, without dicts inside it.
 
         Returns:
-            Whether it says so itself, or a criterion is met.
-
-        Raises:
-            TuneError: the result has no value for a criterion.
+            Whether it says so itself, or a criterion is met; one that the result has no value for
+            is not.
         """
         if flat.get(fields.DONE):
             return True
         for name, bound in self.stopping_criterion.items():
-            if name not in flat:
-                raise TuneError(
-                    f"stop={self.stopping_criterion!r}: the result of {self} has no {name!r}; it "
-                    f"has {', '.join(sorted(set(flat) - set(fields.AUTO_RESULT_KEYS)))}"
-                )
-            if flat[name] >= bound:
+            if name in flat and flat[name] >= bound:
                 return True
         return False
 
@@ -292,6 +292,8 @@ class Trial:
 
     def _note(self, name: str, value: Any) -> None:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if isinstance(value, int):
+                value = max(-_MOST, min(value, _MOST))
             record = self.metrics.get(name)
             if record is None:
                 record = self.metrics[name] = MetricRecord(value)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
-from sheaf.tune.logger.logger import LoggerCallback
+from sheaf.tune.logger.logger import LoggerCallback, text_of
 
 if TYPE_CHECKING:
     from sheaf.tune.experiment.trial import Trial
@@ -35,7 +35,10 @@ class CSVLoggerCallback(LoggerCallback):
         if found is None:
             found = self._open[trial.trial_id] = self._start(trial, flat)
         file, writer = found
-        writer.writerow(flat)
+        try:
+            writer.writerow(flat)
+        except Exception:  # A value that has no text.
+            writer.writerow({name: text_of(one) for name, one in flat.items()})
         file.flush()
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
@@ -51,13 +54,15 @@ class CSVLoggerCallback(LoggerCallback):
 
     def _start(self, trial: Trial, flat: dict[str, Any]) -> tuple[TextIO, csv.DictWriter[str]]:
         assert trial.local_path is not None
-        os.makedirs(trial.local_path, exist_ok=True)
+        os.makedirs(trial.local_path, exist_ok=True)  # A trial may have removed it.
         path = os.path.join(trial.local_path, fields.EXPR_PROGRESS_FILE)
         columns = None
         if os.path.exists(path):
             with open(path, newline="", encoding="utf-8") as before:
                 columns = next(csv.reader(before), None)
-        file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
+        file = open(  # noqa: SIM115
+            path, "a", newline="", encoding="utf-8", errors="backslashreplace"
+        )
         writer = csv.DictWriter(file, columns or list(flat), extrasaction="ignore")
         if not columns:
             writer.writeheader()

@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sheaf import cloudpickle
 from sheaf.tune import result as fields
-from sheaf.tune.logger.logger import LoggerCallback, plain
+from sheaf.tune.logger.logger import LoggerCallback, encode
 
 if TYPE_CHECKING:
     from sheaf.tune.experiment.trial import Trial
-
-_encode = json.JSONEncoder(default=plain).encode
 
 
 class JsonLoggerCallback(LoggerCallback):
@@ -33,7 +30,6 @@ class JsonLoggerCallback(LoggerCallback):
         """
         self.log_trial_end(trial)
         assert trial.local_path is not None
-        os.makedirs(trial.local_path, exist_ok=True)
         self.update_config(trial, trial.config)
         path = os.path.join(trial.local_path, fields.EXPR_RESULT_FILE)
         _end_line(path)
@@ -50,7 +46,7 @@ class JsonLoggerCallback(LoggerCallback):
         if trial.trial_id not in self._files:
             self.log_trial_start(trial)
         file = self._files[trial.trial_id]
-        file.write(_encode(result) + "\n")
+        file.write(encode(result) + "\n")
         file.flush()
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
@@ -74,12 +70,13 @@ class JsonLoggerCallback(LoggerCallback):
         assert trial.local_path is not None
         folder = trial.local_path
         with open(os.path.join(folder, fields.EXPR_PARAM_FILE), "w", encoding="utf-8") as file:
-            json.dump(config, file, indent=2, sort_keys=True, default=plain)
+            file.write(encode(config, indent=2, sort_keys=True))
         with open(os.path.join(folder, fields.EXPR_PARAM_PICKLE_FILE), "wb") as binary:
             try:
                 pickle.dump(config, binary)
             except Exception:
                 binary.seek(0)
+                binary.truncate()
                 cloudpickle.dump(config, binary)
 
 

@@ -30,7 +30,7 @@ class LoggerCallback(Callback):
         """
 
     def log_trial_save(self, trial: Trial) -> None:
-        """Called when a trial has saved because it was told to.
+        """Called when a trial has saved.
 
         Args:
             trial: the one.
@@ -133,7 +133,40 @@ class LoggerCallback(Callback):
 
 def plain(value: Any) -> Any:
     """For JSON: arrays as lists, scalars of NumPy and torch as numbers, all else as text."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    if hasattr(value, "tolist") and not isinstance(value, type):
+        try:
+            return value.tolist()
+        except Exception:  # A sparse tensor, one without values.
+            return text_of(value)
+    return text_of(value)
+
+
+def text_of(value: Any) -> str:
+    """A value as text; its type where it cannot say."""
+    try:
+        return str(value)
+    except Exception:
+        return object.__repr__(value)
+
+
+def encode(value: Any, **options: Any) -> str:
+    """As JSON, whatever it is: names that JSON does not know as text, too."""
+    try:
+        return json.dumps(value, default=plain, **options)
+    except Exception:  # Names that are no text, circles: seldom, and slow.
+        return json.dumps(_simple(value, ()), default=plain, **options)
+
+
+def _simple(value: Any, around: tuple[int, ...]) -> Any:
+    """With text as names, and text for what contains itself. around: the ids of what it is in."""
+    if not isinstance(value, (dict, list, tuple)):
+        return plain(value) if hasattr(value, "tolist") else value
+    if id(value) in around:
+        return "..."
+    around = (*around, id(value))
+    if isinstance(value, dict):
+        return {text_of(name): _simple(one, around) for name, one in value.items()}
+    return [_simple(one, around) for one in value]
 
 
 def pretty_print(result: dict[str, Any], exclude: set[str] | None = None) -> str:
@@ -150,4 +183,4 @@ def pretty_print(result: dict[str, Any], exclude: set[str] | None = None) -> str
     shown = {
         name: value for name, value in result.items() if name not in left_out and value is not None
     }
-    return json.dumps(shown, indent=2, default=plain).strip("{}\n").replace('"', "") + "\n"
+    return encode(shown, indent=2).strip("{}\n").replace('"', "") + "\n"

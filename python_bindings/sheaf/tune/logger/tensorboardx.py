@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from sheaf.air.rows import flatten
 from sheaf.tune import result as fields
-from sheaf.tune.logger.logger import LoggerCallback
+from sheaf.tune.logger.logger import LoggerCallback, text_of
 from sheaf.util.tensorboard import EventFile
 
 if TYPE_CHECKING:
@@ -16,6 +15,18 @@ if TYPE_CHECKING:
 
 _LARGEST = 3.4e38  # Of a scalar, which is a float of 32 bits.
 _LEFT_OUT = {"config", "pid", "timestamp", fields.TIME_TOTAL_S, fields.TRAINING_ITERATION}
+
+
+def _scalar(value: Any) -> float | None:
+    """What TensorBoard shows of a value: numbers, of NumPy and torch too, and arrays of one."""
+    if hasattr(value, "item"):
+        try:
+            value = value.item()
+        except Exception:  # An array of several values, or of none.
+            return None
+    if isinstance(value, (int, float)) and value == value:
+        return float(max(-_LARGEST, min(value, _LARGEST)))
+    return None
 
 
 class TBXLoggerCallback(LoggerCallback):
@@ -42,7 +53,6 @@ class TBXLoggerCallback(LoggerCallback):
         """
         self.log_trial_end(trial)
         assert trial.local_path is not None
-        os.makedirs(trial.local_path, exist_ok=True)
         self._files[trial.trial_id] = EventFile(trial.local_path)
 
     def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
@@ -59,10 +69,9 @@ class TBXLoggerCallback(LoggerCallback):
         shown = {name: value for name, value in result.items() if name not in _LEFT_OUT}
         # One event for a result: with one for each number this is the slowest of all loggers.
         numbers = []
-        for name, value in flatten(shown).items():
-            value = value.item() if hasattr(value, "item") else value
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
-                value = max(-_LARGEST, min(value, _LARGEST))
+        for name, given in flatten(shown).items():
+            value = _scalar(given)
+            if value is not None:
                 numbers.append(self._summary.Value(tag=self._tag(name), simple_value=value))
         self._files[trial.trial_id].write(self._summary(value=numbers), step)
         self._last[trial.trial_id] = result
@@ -88,7 +97,7 @@ class TBXLoggerCallback(LoggerCallback):
         last = self._last.pop(trial.trial_id, None)
         if last is not None and trial.evaluated_params:
             chosen = {
-                name: value if isinstance(value, (str, bool, int, float)) else str(value)
+                name: value if isinstance(value, (str, bool, int, float)) else text_of(value)
                 for name, value in flatten(trial.evaluated_params).items()
             }
             self._add_hyperparameters(file, chosen, last)
@@ -101,8 +110,8 @@ class TBXLoggerCallback(LoggerCallback):
 
         numbers = {
             f"ray/tune/{name}": value
-            for name, value in flatten(last).items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
+            for name, given in flatten(last).items()
+            if (value := _scalar(given)) is not None
         }
         for summary in hparams(hparam_dict=chosen, metric_dict=numbers):
             if summary is not None:

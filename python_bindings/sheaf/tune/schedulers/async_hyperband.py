@@ -65,7 +65,7 @@ class AsyncHyperBandScheduler(ObjectiveScheduler):
         """
         import numpy as np
 
-        self._require_objective()
+        self.require_objective()
         if trial.trial_id in self._bracket_of:
             return
         rungs = np.array([len(bracket.rungs) for bracket in self._brackets])

@@ -70,7 +70,7 @@ class HyperBandScheduler(ObjectiveScheduler):
         Raises:
             ValueError: there is no metric or no mode.
         """
-        self._require_objective()
+        self.require_objective()
         self._trials[trial.trial_id] = trial
         if trial.trial_id in self._bracket_of:
             return

@@ -70,7 +70,7 @@ class MedianStoppingRule(ObjectiveScheduler):
         Raises:
             ValueError: there is no metric or no mode.
         """
-        self._require_objective()
+        self.require_objective()
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Compares a trial with the others at its time.

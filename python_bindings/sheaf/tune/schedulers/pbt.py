@@ -139,7 +139,7 @@ class PopulationBasedTraining(ObjectiveScheduler):
                 f"Search algorithms cannot be used with {type(self).__name__} schedulers. Please "
                 f"remove {tune_controller.search_alg}."
             )
-        self._require_objective()
+        self.require_objective()
         self._trials[trial.trial_id] = trial
         if trial.trial_id in self._states:
             return

@@ -283,7 +283,12 @@ class ObjectiveScheduler(FIFOScheduler):
             self._metric = self._metric or DEFAULT_METRIC
         return True
 
-    def _require_objective(self) -> None:
+    def require_objective(self) -> None:
+        """Checks that it can compare trials.
+
+        Raises:
+            ValueError: neither it nor the experiment has a metric and a mode.
+        """
         if not self._metric or not self._metric_op:
             raise ValueError(
                 f"{type(self).__name__} has been instantiated without a valid `metric` "

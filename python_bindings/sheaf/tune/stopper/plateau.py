@@ -69,6 +69,15 @@ class TrialPlateauStopper(Stopper):
         """Returns False."""
         return False
 
+    def forget(self, trial_id: str) -> None:
+        """The trial has not reported.
+
+        Args:
+            trial_id: the trial.
+        """
+        self._reports.pop(trial_id, None)
+        self._last.pop(trial_id, None)
+
 
 class ExperimentPlateauStopper(Stopper):
     """Ends the experiment when its best results have come together.

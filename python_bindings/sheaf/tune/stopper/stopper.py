@@ -20,6 +20,13 @@ class Stopper:
         """Returns whether the experiment is over."""
         raise NotImplementedError
 
+    def forget(self, trial_id: str) -> None:
+        """A restored trial begins anew: what was counted of it counts no more.
+
+        Args:
+            trial_id: the trial.
+        """
+
 
 class NoopStopper(Stopper):
     """Ends nothing."""
@@ -50,6 +57,15 @@ class CombinedStopper(Stopper):
     def stop_all(self) -> bool:
         """Returns whether one of them ends the experiment."""
         return any(stopper.stop_all() for stopper in self._stoppers)
+
+    def forget(self, trial_id: str) -> None:
+        """Tells all of them.
+
+        Args:
+            trial_id: the trial.
+        """
+        for stopper in self._stoppers:
+            stopper.forget(trial_id)
 
 
 class FunctionStopper(Stopper):
@@ -109,6 +125,14 @@ class MaximumIterationStopper(Stopper):
     def stop_all(self) -> bool:
         """Returns False."""
         return False
+
+    def forget(self, trial_id: str) -> None:
+        """The trial has not reported.
+
+        Args:
+            trial_id: the trial.
+        """
+        self._reports.pop(trial_id, None)
 
 
 class TimeoutStopper(Stopper):

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, TextIO
 
 import sheaf
@@ -49,7 +51,7 @@ class TrialActor:
         else:
             self._session = FunctionSession(spec, self._trainable, checkpoint)
         air_session.set_session(self._session)
-        batch = self._session.begin()
+        batch = self._results_of(self._session.begin)
         return Batch(batch.rows, batch.ended, _place())
 
     def _make_folder(self) -> str:
@@ -78,9 +80,15 @@ class TrialActor:
     def take(self) -> Batch:
         """The trial goes on: its next results. Raises what the trial raises."""
         assert self._session is not None
+        return self._results_of(self._session.take)
+
+    def _results_of(self, take: Callable[[], Batch]) -> Batch:
         try:
-            return self._session.take()
+            return take()
         except BaseException:
+            if isinstance(self._session, ClassSession):
+                with contextlib.suppress(Exception):  # What it raised before counts.
+                    self._session.trainable.stop()
             air_session.run_endings(failed=True)
             raise
 

@@ -31,6 +31,7 @@ class ClassSession:
         self._writer = CheckpointWriter(spec.filesystem, spec.path, spec.first_checkpoint)
         self._checkpoint = checkpoint
         self._ended = False
+        self._error: BaseException | None = None  # Raised behind the results before it.
         self._saved_at = -1
         if used is not None and used.reset(spec.config):
             self.trainable = used
@@ -49,11 +50,20 @@ class ClassSession:
         return self.take()
 
     def take(self) -> Batch:
-        """The results of the next steps: one where the driver decides, else all of a moment."""
+        """The results of the next steps: one where the driver decides, else all of a moment. Raises
+        what a step raises, behind the results of those before."""
+        if self._error is not None:
+            raise self._error
         rows: list[Row] = []
         until = time.monotonic() + (0 if self.spec.decided else _TOGETHER_S)
         while not self._ended:
-            rows.append(self._step())
+            try:
+                rows.append(self._step())
+            except BaseException as error:
+                if not rows:
+                    raise
+                self._error = error
+                break
             if time.monotonic() >= until or len(rows) >= _MOST_TOGETHER:
                 break
         return Batch(rows, self._ended)

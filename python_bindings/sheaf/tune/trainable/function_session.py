@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import inspect
+import numbers
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -55,11 +58,7 @@ class FunctionSession:
     def _run(self, function: Callable[..., Any]) -> None:
         error = None
         try:
-            output = function(self.spec.config)
-            if isinstance(output, dict):
-                self.report(output, None, None, False)
-            elif isinstance(output, (int, float)) and not isinstance(output, bool):
-                self.report({fields.DEFAULT_METRIC: output}, None, None, False)
+            self._take_output(function(self.spec.config))
         except TrialStopped:
             pass
         except BaseException as raised:  # Also SystemExit: the driver is told.
@@ -72,6 +71,27 @@ class FunctionSession:
             self._error = None if self._stopped else error
             self._ended = True
             self._changed.notify_all()
+
+    def _take_output(self, output: Any) -> None:
+        """Reports what the function has returned or yielded. ValueError: it is no result."""
+        if output is None or isinstance(output, (bool, Mapping)) and not output:
+            return  # As Ray, which has no row for False and {} either.
+        if inspect.isgenerator(output):
+            with contextlib.closing(output):
+                for one in output:
+                    self._take_output(one)
+            return
+        if isinstance(output, Mapping):
+            self.report(dict(output), None, None, False)
+        elif isinstance(output, numbers.Real):  # NumPy's, too.
+            self.report({fields.DEFAULT_METRIC: output}, None, None, False)
+        else:
+            if inspect.iscoroutine(output):
+                output.close()
+            raise ValueError(
+                f"the function of the trial gave {output!r}: want None, a number or a dict, or a "
+                "generator of such; an async function cannot be a trial"
+            )
 
     def report(
         self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, delete: bool

@@ -14,16 +14,17 @@ from sheaf.tune.trainable.trainable import Trainable
 
 class BoundFunction:
     """A function with further arguments, which lie in the store once for all trials. Trials call it
-    with their configuration alone."""
+    with their configuration alone; one around it with arguments of its own, which count first."""
 
     def __init__(self, function: Callable[..., Any], references: dict[str, Any]):
         self.function, self.references = function, references
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         self.__mixins__ = getattr(function, "__mixins__", ())  # Some libraries look for it.
 
-    def __call__(self, config: dict[str, Any]) -> Any:
-        values = {name: sheaf.get(ref) for name, ref in self.references.items()}
-        return self.function(config, **values)
+    def __call__(self, config: dict[str, Any], **more: Any) -> Any:
+        references = self.references.items()
+        values = {name: sheaf.get(ref) for name, ref in references if name not in more}
+        return self.function(config, **values, **more)
 
 
 def with_parameters(trainable: Any, **kwargs: Any) -> Any:
@@ -58,9 +59,9 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
 
 def _bound_class(kind: type[Trainable], references: dict[str, Any]) -> Any:
     class Bound(kind):  # type: ignore[misc, valid-type]
-        def setup(self, config: dict[str, Any]) -> None:
-            values = {name: sheaf.get(ref) for name, ref in references.items()}
-            super().setup(config, **values)
+        def setup(self, config: dict[str, Any], **more: Any) -> None:
+            values = {name: sheaf.get(ref) for name, ref in references.items() if name not in more}
+            super().setup(config, **values, **more)
 
     Bound.__name__ = Bound.__qualname__ = kind.__name__
     return Bound

@@ -139,6 +139,7 @@ TEST_CASE("each kind of list has a table, and its rows fit its columns") {
   answer.mutable_groups(0)->add_bundle_nodes(1);
   answer.add_workers()->set_process(ProcessId{1, 2}.packed());
   answer.add_functions()->set_name("f");
+  answer.add_events()->set_message("a node joined");
   for (const char* kind : kListKinds) {
     INFO(kind);
     const Table table = TableOf(kind, answer);

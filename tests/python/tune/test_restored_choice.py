@@ -9,6 +9,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 import sheaf
@@ -17,6 +18,7 @@ from sheaf.tune.execution.experiment_files import JOURNAL
 from sheaf.tune.execution.journal import encode_line, read_records
 from sheaf.tune.schedulers import (
     ASHAScheduler,
+    HyperBandForBOHB,
     HyperBandScheduler,
     MedianStoppingRule,
     PopulationBasedTraining,
@@ -190,3 +192,13 @@ def test_new_references_stand_where_those_of_another_session_stood(tmp_path):
     assert [one.metrics["v"] for one in grid] == [60, 7]
     # The journal has the new ones now: in the same session they are there still.
     assert not restored(tmp_path, None).fit().errors
+
+
+@pytest.mark.parametrize("kind", [HyperBandScheduler, HyperBandForBOHB])
+def test_a_trial_that_was_out_when_it_was_interrupted_ends_with_its_next_result(kind):
+    scheduler = kind(max_t=4, metric="v", mode="max")
+    trial = types.SimpleNamespace(trial_id="a", status="RUNNING")
+    scheduler.on_trial_add(None, trial)
+    scheduler._bracket(trial).cleanup_trial("a")
+    again = scheduler.on_trial_result(None, trial, {"training_iteration": 1, "v": 1})
+    assert again == scheduler.STOP

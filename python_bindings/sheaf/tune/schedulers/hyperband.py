@@ -127,6 +127,8 @@ class HyperBandScheduler(ObjectiveScheduler):
             CONTINUE, PAUSE or STOP.
         """
         bracket = self._bracket(trial)
+        if not bracket.has(trial.trial_id):
+            return self.STOP  # It was out already when the experiment was interrupted.
         bracket.update(trial.trial_id, result)
         if bracket.continue_trial(trial.trial_id):
             return self.CONTINUE
@@ -293,6 +295,8 @@ class HyperBandForBOHB(HyperBandScheduler):
         """
         result["hyperband_info"] = {}
         bracket = self._bracket(trial)
+        if not bracket.has(trial.trial_id):
+            return self.STOP  # It was out already when the experiment was interrupted.
         bracket.update(trial.trial_id, result)
         if bracket.continue_trial(trial.trial_id):
             return self.CONTINUE

@@ -54,6 +54,10 @@ class Bracket:
         """Returns those that are not out."""
         return list(self._live)
 
+    def has(self, trial_id: str) -> bool:
+        """Returns whether a trial is among them still."""
+        return trial_id in self._live
+
     def filled(self) -> bool:
         """Returns whether it has as many trials as it shall have now."""
         return len(self._live) == self._size

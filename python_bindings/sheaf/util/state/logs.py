@@ -143,7 +143,7 @@ def _pieces(
     interval: float | None,
 ) -> Iterator[bytes]:
     piece = _ask(timeout, _core.log_end, node, name, tail, only_file)
-    if tail < 0 and piece["offset"]:
+    if tail < 0 and piece["offset"] and not only_file:  # Which older parts are before.
         yield f"[sheaf: the first {piece['offset']} bytes of this log are left out]\n".encode()
     yield piece["bytes"]
     ends_line = not piece["bytes"] or piece["bytes"].endswith(b"\n")
@@ -151,6 +151,9 @@ def _pieces(
     while follow or piece["next"] < until:
         before = piece
         limit = _SILENCE_S if follow else timeout
+        if not _core.is_initialized():  # A question would join anew.
+            yield _words("this process has left the cluster", ends_line)
+            return
         try:
             piece = _ask(limit, _core.log_read, node, name, before["next"], before["mark"])
         except ValueError as error:

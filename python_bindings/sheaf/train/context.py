@@ -253,19 +253,19 @@ class TrainContext:
         return dict(self._start.metadata)
 
     def get_trial_name(self) -> str:
-        """Raises DeprecationWarning, as Ray does: the worker of a trainer is no trial."""
+        """Returns nothing: raises DeprecationWarning, as in Ray, for a worker is no trial."""
         raise _of_trials("get_trial_name")
 
     def get_trial_id(self) -> str:
-        """See get_trial_name."""
+        """Returns nothing: see get_trial_name."""
         raise _of_trials("get_trial_id")
 
     def get_trial_resources(self) -> Any:
-        """See get_trial_name."""
+        """Returns nothing: see get_trial_name."""
         raise _of_trials("get_trial_resources")
 
     def get_trial_dir(self) -> str:
-        """See get_trial_name."""
+        """Returns nothing: see get_trial_name."""
         raise _of_trials("get_trial_dir")
 
     @property

@@ -2,7 +2,7 @@
 """Writes down the public names of an importable `ray`, one line a name: what it is, how it is called,
 what it holds. compare_surface.py compares the two, and says why what differs does.
 
-    /work/peers/ray/bin/python tests/peer/surface.py --out tests/peer/answers/surface.json
+    build/peers/ray/bin/python tests/peer/surface.py --out tests/peer/answers/surface.json
     python -m sheaf.as_ray tests/peer/surface.py --names tests/peer/answers/surface.json
 
 Public is what has no leading underscore and is in the module's __all__, or is defined in the module,

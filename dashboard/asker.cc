@@ -26,6 +26,7 @@ int HttpStatusOf(const absl::Status& status) {
     case absl::StatusCode::kInvalidArgument:
       return 400;
     case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAborted:  // Its node has died.
       return 404;
     default:
       return 503;

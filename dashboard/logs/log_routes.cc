@@ -20,18 +20,6 @@ namespace {
 constexpr int64_t kDefaultLines = 1000;
 constexpr char kTextType[] = "text/plain; charset=utf-8";
 
-int StatusOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kInvalidArgument:
-      return 400;
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kAborted:  // Its node has died.
-      return 404;
-    default:
-      return 503;
-  }
-}
-
 template <class Number>
 absl::Status ReadNumber(const http::Request& request, const char* name, const char* wanted,
                         Number* number) {
@@ -104,7 +92,7 @@ void AddRead(http::Router& router, Asker& asker, LogFollower& follower, NodeNumb
                 asker.Answer(reply, [&asker, &follower, here, follows, request, reply] {
                   absl::StatusOr<Opened> opened = Open(asker, here, request);
                   if (!opened.ok()) {
-                    return http::PlainText(StatusOf(opened.status()),
+                    return http::PlainText(HttpStatusOf(opened.status()),
                                            std::string(opened.status().message()));
                   }
                   if (!follows && opened->left == 0) {
@@ -142,7 +130,7 @@ void AddLogRoutes(http::Router& router, Asker& asker, LogFollower& follower, Nod
                 asker.Answer(reply, [&asker, here, request] {
                   const absl::StatusOr<std::string> groups = Groups(asker, here, request);
                   if (!groups.ok()) {
-                    return ErrorAnswer(StatusOf(groups.status()),
+                    return ErrorAnswer(HttpStatusOf(groups.status()),
                                        std::string(groups.status().message()));
                   }
                   return http::Response{.body = DataAnswer(*groups)};

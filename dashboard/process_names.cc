@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/process_names.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -22,9 +21,12 @@ absl::StatusOr<proto::StateAnswer> Question(const AskNode& ask, proto::StateQuer
 absl::StatusOr<ProcessId> OfActor(const AskNode& ask, const std::string& actor) {
   SHEAF_ASSIGN_OR_RETURN(const auto answer, Question(ask, proto::StateQuery::ACTORS));
   for (const proto::ActorRow& row : answer.actors()) {
-    if (row.actor_id() == actor && row.process() != 0) return ProcessId::Unpack(row.process());
+    if (row.actor_id() != actor) continue;
+    if (row.process() != 0) return ProcessId::Unpack(row.process());
+    return absl::NotFoundError(
+        absl::StrCat("actor ", actor, " has no process: it is ", row.state()));
   }
-  return absl::NotFoundError(absl::StrCat("there is no actor ", actor, " with a process"));
+  return absl::NotFoundError(absl::StrCat("there is no actor ", actor));
 }
 
 absl::StatusOr<ProcessId> OfTask(const AskNode& ask, const std::string& task) {
@@ -69,18 +71,18 @@ absl::StatusOr<ProcessId> FindProcess(const AskNode& ask, const ProcessName& nam
   return OfPid(ask, name);
 }
 
-absl::StatusOr<uint32_t> FindNode(const AskNode& ask, std::string_view node_id,
-                                  std::string_view ip) {
+absl::StatusOr<NodeNumber> FindNode(const AskNode& ask, std::string_view node_id,
+                                    std::string_view ip, NodeNumber here) {
   if (!node_id.empty()) return NodeOfId(node_id);
   if (ip.empty()) return 0;
   SHEAF_ASSIGN_OR_RETURN(const auto answer, Question(ask, proto::StateQuery::NODES));
-  const std::string prefix = absl::StrCat(absl::string_view(ip.data(), ip.size()), ":");
+  NodeNumber found = 0;
   for (const proto::NodeRow& row : answer.nodes()) {
-    if (row.state() == "DEAD") continue;
-    if (row.address().empty() ? ip == "127.0.0.1" : absl::StartsWith(row.address(), prefix))
-      return row.node();
+    if (row.state() == "DEAD" || HostOfAddress(row.address()) != ip) continue;
+    if (found == 0 || row.node() == here) found = row.node();
   }
-  return absl::NotFoundError(absl::StrCat("there is no node with the address ", prefix));
+  if (found != 0) return found;
+  return absl::NotFoundError(absl::StrCat(std::string(ip), ": no node has this address"));
 }
 
 }  // namespace sheaf::dashboard

@@ -22,9 +22,10 @@ struct ProcessName {
 // Asks the cluster; blocks. kInvalidArgument: no number. kNotFound: nothing that runs has that name.
 absl::StatusOr<ProcessId> FindProcess(const AskNode& ask, const ProcessName& name);
 
-// The node that a request means by `node_id`, or by `ip` (either name may be empty); 0: it names
-// none. kInvalidArgument, kNotFound: there is none of that name.
-absl::StatusOr<uint32_t> FindNode(const AskNode& ask, std::string_view node_id,
-                                  std::string_view ip);
+// The node that a request means by `node_id`, or by `ip` (either may be empty), of several at one
+// address `here` if it is one, else the first; 0: it names none. kInvalidArgument, kNotFound: there
+// is none of that name.
+absl::StatusOr<NodeNumber> FindNode(const AskNode& ask, std::string_view node_id,
+                                    std::string_view ip, NodeNumber here = 0);
 
 }  // namespace sheaf::dashboard

@@ -17,6 +17,7 @@
 #include "cli/table.h"
 #include "dashboard/logs/log_finder.h"
 #include "dashboard/logs/log_tail.h"
+#include "dashboard/process_names.h"
 #include "dashboard/state_rows.h"
 
 namespace sheaf::cli {
@@ -151,7 +152,8 @@ int Print(const std::vector<Listed>& listed, const std::vector<NodeNumber>& late
 int RunCluster(const AskNode& ask, NodeNumber here, const LogsOptions& options) {
   const absl::StatusOr<dashboard::LogWanted> wanted = WantedBy(options);
   if (!wanted.ok()) return ComplainOfLog(wanted.status());
-  const absl::StatusOr<NodeNumber> node = dashboard::FindNode(ask, here, *wanted);
+  const absl::StatusOr<NodeNumber> node =
+      dashboard::FindNode(ask, wanted->node_id, wanted->node_ip, here);
   if (!node.ok()) return ComplainOfLog(node.status());
   std::vector<NodeNumber> late;
   const absl::StatusOr<std::vector<Listed>> listed = List(ask, *node, options.name, &late);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "dashboard/gcs_question.h"
+#include "dashboard/process_names.h"
 #include "dashboard/state_rows.h"
 
 namespace sheaf::dashboard {
@@ -26,17 +27,6 @@ absl::StatusOr<proto::StateAnswer> Ask(const AskNode& ask, proto::StateQuery::Wh
   proto::StateQuery query;
   query.set_what(what);
   return Ask(ask, std::move(query));
-}
-
-absl::StatusOr<ProcessId> ProcessOfActor(const AskNode& ask, const std::string& actor) {
-  SHEAF_ASSIGN_OR_RETURN(const auto answer, Ask(ask, proto::StateQuery::ACTORS));
-  for (const proto::ActorRow& row : answer.actors()) {
-    if (row.actor_id() != actor) continue;
-    if (row.process() != 0) return ProcessId::Unpack(row.process());
-    return absl::NotFoundError(
-        absl::StrCat("actor ", actor, " has no process: it is ", row.state()));
-  }
-  return absl::NotFoundError(absl::StrCat("there is no actor ", actor));
 }
 
 absl::StatusOr<ProcessId> ProcessOfTask(const AskNode& ask, const std::string& task,
@@ -94,30 +84,15 @@ std::string JobLogOf(const std::string& submission_id) {
   return absl::StrCat("job-driver-", submission_id, ".log");
 }
 
-absl::StatusOr<NodeNumber> FindNode(const AskNode& ask, NodeNumber here, const LogWanted& wanted) {
-  if (!wanted.node_id.empty()) return NodeOfId(wanted.node_id);
-  if (wanted.node_ip.empty()) return 0;
-  SHEAF_ASSIGN_OR_RETURN(const auto answer, Ask(ask, proto::StateQuery::NODES));
-  NodeNumber found = 0;
-  for (const proto::NodeRow& row : answer.nodes()) {
-    if (row.state() == "DEAD" || HostOfAddress(row.address()) != wanted.node_ip) continue;
-    if (found == 0 || row.node() == here) found = row.node();
-  }
-  if (found == 0) {
-    return absl::NotFoundError(
-        absl::StrCat("node_ip=", wanted.node_ip, ": no node has this address"));
-  }
-  return found;
-}
-
 absl::StatusOr<LogName> FindLog(const AskNode& ask, NodeNumber here, const LogWanted& wanted) {
-  SHEAF_ASSIGN_OR_RETURN(const NodeNumber node, FindNode(ask, here, wanted));
+  SHEAF_ASSIGN_OR_RETURN(const NodeNumber node,
+                         FindNode(ask, wanted.node_id, wanted.node_ip, here));
   if (!wanted.name.empty()) return LogName{node, wanted.name, /*only_file=*/true};
   if (!wanted.submission_id.empty()) return LogOfSubmission(ask, wanted.submission_id);
   absl::StatusOr<ProcessId> process =
       absl::InvalidArgumentError("name a log by filename, actor_id, task_id, pid or submission_id");
   if (!wanted.actor_id.empty()) {
-    process = ProcessOfActor(ask, wanted.actor_id);
+    process = FindProcess(ask, {.actor = wanted.actor_id});
   } else if (!wanted.task_id.empty()) {
     process = ProcessOfTask(ask, wanted.task_id, wanted.attempt);
   } else if (wanted.pid) {

@@ -31,10 +31,6 @@ struct LogWanted {
 // What a submitted command writes.
 std::string JobLogOf(const std::string& submission_id);
 
-// The node that is named, by id or address; 0: none is. `here`: of several with one address this
-// one, else the first. kInvalidArgument: no id. kNotFound: no node that lives has the address.
-absl::StatusOr<NodeNumber> FindNode(const AskNode& ask, NodeNumber here, const LogWanted& wanted);
-
 // kInvalidArgument: nothing names a log, or several processes have that pid. kNotFound: there is no
 // such thing, or it has no process yet; the text says which. kUnavailable: no answer. Blocks.
 absl::StatusOr<LogName> FindLog(const AskNode& ask, NodeNumber here, const LogWanted& wanted);

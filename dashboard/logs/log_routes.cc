@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/text/json.h"
 #include "dashboard/logs/log_finder.h"
+#include "dashboard/process_names.h"
 #include "dashboard/state_table.h"
 
 namespace sheaf::dashboard {
@@ -109,7 +110,8 @@ void AddRead(http::Router& router, Asker& asker, LogFollower& follower, NodeNumb
 absl::StatusOr<std::string> Groups(const Asker& asker, NodeNumber here,
                                    const http::Request& request) {
   SHEAF_ASSIGN_OR_RETURN(const LogWanted wanted, WantedBy(request));
-  SHEAF_ASSIGN_OR_RETURN(const NodeNumber node, FindNode(asker.ask(), here, wanted));
+  SHEAF_ASSIGN_OR_RETURN(const NodeNumber node,
+                         FindNode(asker.ask(), wanted.node_id, wanted.node_ip, here));
   SHEAF_ASSIGN_OR_RETURN(
       const proto::StateAnswer answer,
       ListLogs(asker.ask(), node, std::string(request.Query("glob").value_or(""))));

@@ -75,7 +75,7 @@ absl::StatusOr<proto::StateAnswer> SmallCluster(const proto::StateQuery& query, 
   }
   if (query.what() == proto::StateQuery::TASKS && query.ended()) {
     proto::TaskRow& task = *answer.add_tasks();
-    task.set_task_id("t-5");
+    task.set_task_id("00000001000000010000000000050000");
     task.set_name("work");
     task.set_type("NORMAL_TASK");
     task.set_state("CANCELLED");

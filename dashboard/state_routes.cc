@@ -16,6 +16,9 @@ namespace sheaf::dashboard {
 namespace {
 
 constexpr Nanos kTimelineTimeout = 30 * kSecond;  // For each page of it.
+// Calls of a timeline: what the memory of this process (256 MiB) has room for.
+constexpr size_t kMostInChrome = 100'000;
+constexpr size_t kMostInPerfetto = 500'000;
 
 // What Ray's clients read the reason from.
 http::Response ErrorOf(const absl::Status& status) {
@@ -148,13 +151,13 @@ absl::StatusOr<http::Response> Timeline(const Asker& asker, const http::Pairs& q
           "job_id=", value.substr(0, 80), ": want the hexadecimal digits of a job, as 00000001"));
     }
   }
+  const bool perfetto = format == telemetry::TraceFormat::kPerfetto;
   SHEAF_ASSIGN_OR_RETURN(
       const telemetry::CallTrace trace,
       telemetry::CollectCalls(
           [&asker](const proto::StateQuery& asked) { return asker.Ask(asked, kTimelineTimeout); },
-          telemetry::MostCallsOf(format), job));
+          perfetto ? kMostInPerfetto : kMostInChrome, job));
   response.body = telemetry::WriteTrace(trace, format);
-  const bool perfetto = format == telemetry::TraceFormat::kPerfetto;
   if (perfetto) response.content_type = "application/octet-stream";
   response.headers.emplace_back("X-Sheaf-Events-Lost", absl::StrCat(trace.lost));
   if (download || perfetto) {

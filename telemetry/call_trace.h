@@ -11,20 +11,38 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "base/ids.h"
 #include "proto/raylet.pb.h"
 
 namespace sheaf::telemetry {
 
+// An attempt of a call, with a hundred bytes: a cluster remembers millions.
+struct TracedCall {
+  TaskId task;
+  ActorId actor;  // Nil: of none.
+  uint64_t owner = 0, worker = 0;
+  uint64_t parent_sequence = 0;
+  int64_t created_unix_ms = 0;
+  int64_t begin_unix_ns = 0, end_unix_ns = 0;
+  uint32_t attempt = 0;
+  uint32_t job = 0;
+  uint32_t thread = 0;
+  int32_t os_pid = 0;
+  uint32_t weight = 0;
+  uint32_t name = 0, state = 0;  // Places in `words`.
+};
+
 struct CallTrace {
-  std::vector<proto::TaskRow> calls;  // An attempt each, that ran; by when they began.
-  uint64_t lost = 0;                  // Came and went before a node looked, and are not here.
+  std::vector<TracedCall> calls;   // That ran, by when they began.
+  std::vector<std::string> words;  // Each once; the first is empty.
+  uint64_t lost = 0;               // Calls that came and went before a node looked.
 };
 
 enum class TraceFormat {
   kChrome,    // JSON. Viewers crash at some hundred MB.
-  kPerfetto,  // A Trace of TrackEvents (proto/perfetto.proto), some 35 bytes a call.
+  kPerfetto,  // A Trace of TrackEvents (proto/perfetto.proto), some 80 bytes a call.
 };
-// As a fraction of what the formats bear: more is not asked for.
+// What viewers of the formats bear; more is not asked for.
 inline constexpr size_t kMostChromeCalls = 200'000;
 inline constexpr size_t kMostPerfettoCalls = 2'000'000;
 size_t MostCallsOf(TraceFormat format);

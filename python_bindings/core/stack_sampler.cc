@@ -19,6 +19,13 @@
 #include "telemetry/profile_writer.h"
 
 namespace sheaf::python {
+
+// A thread that runs calls. Guarded by the GIL.
+struct CallThread {
+  unsigned long ident = 0;  // As Python names it.
+  bool runs = false;
+};
+
 namespace {
 
 constexpr size_t kMostFrames = 200;                   // Of a stack, the innermost ones.
@@ -27,12 +34,6 @@ constexpr Nanos kLongestPeriod = 100 * kMillisecond;  // While hardly a processo
 constexpr Nanos kStaysAwake = 500 * kMillisecond;     // After the last call.
 constexpr size_t kMostThreads = 1000;                 // Whose work is remembered.
 constexpr char kHeldFrame[] = "(native code holds the GIL)";
-
-// A thread that runs calls. Guarded by the GIL.
-struct CallThread {
-  unsigned long ident = 0;  // As Python names it.
-  bool runs = false;
-};
 
 class Sampler {
  public:
@@ -355,10 +356,12 @@ void PrepareSampler(std::shared_ptr<std::byte> segment, int64_t hz) {
 }
 
 SampledCall::SampledCall() {
-  if (sampler != nullptr) sampler->Begin(sampler->Here());
+  if (sampler == nullptr) return;
+  thread_ = &sampler->Here();
+  sampler->Begin(*thread_);
 }
 SampledCall::~SampledCall() {
-  if (sampler != nullptr) sampler->End(sampler->Here(), function_.get());
+  if (thread_ != nullptr) sampler->End(*thread_, function_.get());
 }
 
 void SampleAsyncCall() {

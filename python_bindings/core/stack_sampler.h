@@ -19,6 +19,8 @@ namespace sheaf::python {
 // Before the first call, with the bytes of the process's segment. `hz` 0: nothing is sampled.
 void PrepareSampler(std::shared_ptr<std::byte> segment, int64_t hz);
 
+struct CallThread;
+
 // The calling thread runs a call while one lives; made and ended with the GIL.
 class SampledCall {
  public:
@@ -29,6 +31,7 @@ class SampledCall {
   void Calls(const Owned& function) { function_ = function; }
 
  private:
+  CallThread* thread_ = nullptr;  // nullptr: nothing is sampled.
   Owned function_;
 };
 

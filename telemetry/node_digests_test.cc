@@ -173,6 +173,31 @@ TEST_CASE("rates are those between digests, exact whatever was sampled") {
   CHECK(node.Ask(kNow + 2 * kSecond).functions(0).per_second() == 0);
 }
 
+TEST_CASE("each bar has the name of its function, however many functions there are") {
+  Node node;
+  constexpr int kFunctions = 400;
+  for (int i = 0; i < kFunctions; ++i) {
+    // Names too long to lie within their string, in an order that is not that of the alphabet.
+    const std::string name = std::to_string(i * 7919 % kFunctions) + std::string(60, 'f');
+    TaskEvent event = EventOf(static_cast<uint64_t>(i + 1),
+                              node.worker.FunctionOf(name, CallKind::kTask), 0, kNow - kSecond);
+    event.begin = event.end - (i * 7919 % kFunctions + 1) * kMillisecond;
+    event.thread = static_cast<uint16_t>(i % 4);
+    node.worker.Record(event);
+  }
+  const proto::NodeDigest digest = node.Ask(kNow);
+  size_t bars = 0;
+  for (const proto::Lane& lane : digest.lanes()) {
+    for (const Bar& bar : BarsOf(lane)) {
+      if (bar.kind != BarKind::kFinished) continue;
+      const std::string number = std::to_string(bar.length_us / 1000 - 1);
+      CHECK(digest.names(bar.name) == number + std::string(60, 'f'));
+      ++bars;
+    }
+  }
+  CHECK(bars == kFunctions);
+}
+
 TEST_CASE("a digest is small, whatever there is to tell, and says what it leaves out") {
   const uint32_t seed = GENERATE(1U, 2U, 3U, 4U);
   CAPTURE(seed);

@@ -111,6 +111,26 @@ SCENARIO("what a long task holds up is taken back and runs elsewhere") {
   CHECK(again.attempt == 0);  // It was never started.
 }
 
+SCENARIO("a worker that returns nothing, as it did not know the lease yet, is asked again") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  std::vector<ObjectHandle> refs;
+  for (int i = 0; i < 4; ++i) refs.push_back(f.Submit(square));
+  f.Grant();
+  f.Reply(f.TakePush(), "1");
+  f.owner.Tick();
+  f.clock.Advance(TaskSubmitter::kLongTask);
+  f.owner.Tick();
+  const SentFrame asked = f.transport.Take(FrameKind::kTakeBack);
+  CHECK(FrameHead<TakeBack>(asked.body)->until == 4);
+  f.owner.Tick();
+  f.clock.Advance(TaskSubmitter::kAskBackAgain);
+  f.owner.Tick();
+  CHECK(f.transport.Count(FrameKind::kTakeBack) == 1);
+  f.owner.Tick();
+  CHECK(f.transport.Count(FrameKind::kTakeBack) == 1);
+}
+
 SCENARIO("who gives back a lease that was asked for says what still queues") {
   Fixture f;
   const TemplateRecord& square = f.Template();

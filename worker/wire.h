@@ -136,10 +136,11 @@ struct CancelTask {
   uint32_t recursive;
 };
 
-// kTakeBack, owner -> executor: return every push above `after` that has not started.
-// kTaskReturned, back, one each.
+// kTakeBack, owner -> executor: return what has not started of the pushes up to `until`, also of
+// those that this overtakes. kTaskReturned, back, one each.
 struct TakeBack {
   uint64_t lease;
+  uint64_t until;
 };
 struct TaskReturned {
   uint64_t task_sequence_bits;

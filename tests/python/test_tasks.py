@@ -103,6 +103,22 @@ def test_a_generator_gives_several_results():
         sheaf.get(last)
 
 
+@sheaf.remote
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
+
+
+def test_short_tasks_do_not_wait_behind_a_long_one_while_a_worker_is_free(tmp_path):
+    """Some are pushed to the worker that runs the long one, before anybody knows that it is long."""
+    for i in range(8):
+        path = tmp_path / str(i)
+        long = wait_for.remote(path)
+        sheaf.get([add.remote(k) for k in range(200)], timeout=WAIT_S)
+        path.touch()
+        sheaf.get(long, timeout=WAIT_S)
+
+
 def test_a_function_may_call_itself():
     @sheaf.remote
     def fib(n):

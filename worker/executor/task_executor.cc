@@ -94,11 +94,21 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
     early_.emplace_back(from, std::string(body));  // Its begin comes on the raylet's ring.
     return;
   }
+  const uint64_t push = head->lease == lease_.lease() ? head->push : 0;
+  Accept(from, *head, body);
+  last_push_ = std::max(last_push_, push);
+  if (take_back_until_ != 0 && push >= take_back_until_) {
+    take_back_until_ = 0;
+    if (running_ != nullptr) ReturnQueued(default_group());
+  }
+}
+
+void TaskExecutor::Accept(ProcessId from, const PushTaskHead& head, std::string_view body) {
   KnownTemplate known;
   std::shared_ptr<const proto::TaskTemplate>& spec = known.spec;
-  if ((head->flags & kTemplateInline) != 0) {
+  if ((head.flags & kTemplateInline) != 0) {
     const size_t offset =
-        sizeof *head + head->argument_bytes + size_t{head->nested_count} * sizeof(NestedReference);
+        sizeof head + head.argument_bytes + size_t{head.nested_count} * sizeof(NestedReference);
     auto parsed = std::make_shared<proto::TaskTemplate>();
     if (offset > body.size() ||
         !parsed->ParseFromArray(body.data() + offset, static_cast<int>(body.size() - offset)))
@@ -107,7 +117,7 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
     spec = std::move(parsed);
   } else {
     const Templates& list = TemplatesOf(from);
-    if (head->template_number < list.size()) known = list[head->template_number];
+    if (head.template_number < list.size()) known = list[head.template_number];
   }
   const bool unknown = spec == nullptr;
   if (unknown) {
@@ -127,7 +137,7 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   }
   if (unknown) {
     call->Fail({ErrorKind::kSystem,
-                absl::StrCat("the call names template ", head->template_number,
+                absl::StrCat("the call names template ", head.template_number,
                              " of its caller, which did not reach process ", self_.ToString()),
                 {}},
                false);
@@ -136,8 +146,8 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   // Callers of a detached actor know no lease; its process is its own for life.
   const bool any_lease =
       from.is_raylet() ||
-      (head->lease == 0 && call->spec().kind() == proto::TaskTemplate::ACTOR_METHOD);
-  if (head->lease != accepts_ && !any_lease) {
+      (head.lease == 0 && call->spec().kind() == proto::TaskTemplate::ACTOR_METHOD);
+  if (head.lease != accepts_ && !any_lease) {
     Bounce(*call);
     return;
   }
@@ -257,6 +267,7 @@ void TaskExecutor::EnqueueInGroup(std::shared_ptr<CallExecution> call) {
 void TaskExecutor::OnLeaseBegin(const proto::LeaseBegin& begin) {
   lease_ = begin;
   accepts_ = begin.lease();
+  last_push_ = take_back_until_ = 0;
   returning_ = false;
   auto early = std::exchange(early_, {});
   for (auto& [from, body] : early) OnPush(from, body);
@@ -306,7 +317,12 @@ void TaskExecutor::ReturnQueued(ConcurrencyGroup& group) {
 
 void TaskExecutor::OnTakeBack(ProcessId from, const TakeBack& take_back) {
   if (is_actor_ || take_back.lease != lease_.lease() || from.packed() != lease_.owner()) return;
-  ReturnQueued(default_group());
+  // Where it has overtaken some of them, all go back together, in their order; unless it comes again.
+  if (take_back.until > last_push_ && take_back_until_ == 0) {
+    take_back_until_ = take_back.until;
+  } else {
+    ReturnQueued(default_group());
+  }
 }
 
 void TaskExecutor::SetBlocked(bool blocked) {

@@ -113,6 +113,7 @@ class TaskExecutor {
   }
 
  private:
+  void Accept(ProcessId from, const PushTaskHead& head, std::string_view body);
   void Answer(CallExecution& call);
   void Recycle(CallExecution* call);  // Its memory serves another.
   void Enqueue(std::shared_ptr<CallExecution> call);
@@ -159,6 +160,8 @@ class TaskExecutor {
   bool groups_changed_ = false;
   proto::LeaseBegin lease_;  // Current, or the last; lease 0: none yet.
   LeaseNumber accepts_ = 0;  // Of the lease whose pushes are taken. 0: it has ended.
+  uint64_t last_push_ = 0;   // Of that lease, that has come.
+  uint64_t take_back_until_ = 0;  // Its owner wants those up to this one back. 0: it does not.
   bool returning_ = false;   // The raylet waits for the lease.
   // Pushes of a lease that has not begun here.
   std::deque<std::pair<ProcessId, std::string>> early_;

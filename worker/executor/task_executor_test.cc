@@ -125,6 +125,29 @@ SCENARIO("a call of a task is started under the lease that it was pushed for") {
   }
 }
 
+SCENARIO("what an owner takes back comes back though the question overtakes it, the newest first") {
+  ExecutorTest t;
+  proto::LeaseBegin begin;
+  begin.set_lease(kLease);
+  begin.set_owner(kCaller.packed());
+  t.executor.OnLeaseBegin(begin);
+  t.Push(kCaller, proto::TaskTemplate::TASK, kLease, 1);
+  const std::shared_ptr<CallExecution> long_one = t.executor.Take(t.executor.default_group());
+  REQUIRE(long_one != nullptr);
+  t.Push(kCaller, proto::TaskTemplate::TASK, kLease, 2);
+  t.executor.OnTakeBack(kCaller, {kLease, 4});
+  t.Push(kCaller, proto::TaskTemplate::TASK, kLease, 3);
+  t.Push(kCaller, proto::TaskTemplate::TASK, kLease, 4);
+  t.Push(kCaller, proto::TaskTemplate::TASK, kLease, 5);  // Made behind the question.
+  std::vector<uint64_t> returned;
+  for (const auto& frame : t.process.transport.sent) {
+    if (frame.kind != FrameKind::kTaskReturned) continue;
+    returned.push_back(FrameHead<TaskReturned>(frame.body)->push);
+  }
+  CHECK(returned == std::vector<uint64_t>{4, 3, 2});
+  CHECK(t.executor.default_group().queue.size() == 1);
+}
+
 SCENARIO("callers of a detached actor know no lease; what they push is started under the actor's") {
   ExecutorTest t;
   t.Begin(kLease);

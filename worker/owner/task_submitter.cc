@@ -278,8 +278,9 @@ bool TaskSubmitter::OnRevoke(NodeNumber node, const proto::LeaseRevoke& revoke) 
 
 void TaskSubmitter::TakeBackFrom(OwnedLease& lease) {
   lease.taking_back = true;
+  lease.asked_back = 0;
   lease.worker->channel->Send(Lane::kControl, FrameKind::kTakeBack,
-                              AsBytes(TakeBack{lease.number}));
+                              AsBytes(TakeBack{lease.number, lease.pushes}));
 }
 
 void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
@@ -429,8 +430,11 @@ Nanos TaskSubmitter::Tick() {
     }
     if (lease->last_progress == 0) lease->last_progress = now;
     next = std::min(next, std::max(lease->last_progress + kLongTask, now + kLongTask));
-    if (lease->in_flight.size > 1 && !lease->taking_back &&
-        now - lease->last_progress >= kLongTask) {
+    if (lease->in_flight.size <= 1) continue;
+    if (lease->taking_back) {
+      if (lease->asked_back == 0) lease->asked_back = now;
+      if (now - lease->asked_back >= kAskBackAgain) TakeBackFrom(*lease);
+    } else if (now - lease->last_progress >= kLongTask) {
       // What runs turned out long; those behind it run elsewhere, or wait here.
       TakeBackFrom(*lease);
     }

@@ -34,6 +34,7 @@ struct OwnedLease {
   Nanos idle_since = 0;
   bool revoked = false;
   bool taking_back = false;  // Asked; ends when a reply or a returned task comes.
+  Nanos asked_back = 0;      // When, last; 0: known at the next Tick.
 };
 
 struct LeaseKey {
@@ -54,6 +55,8 @@ class TaskSubmitter final : public TaskDispatcher {
   static constexpr Nanos kLinger = 100 * kMillisecond;  // An idle lease is kept so long.
   // After so long without progress, others' work is taken back.
   static constexpr Nanos kLongTask = 5 * kMillisecond;
+  // A worker that returns nothing, as its lease had not begun there, is asked again.
+  static constexpr Nanos kAskBackAgain = 50 * kMillisecond;
   static constexpr size_t kMaxDepth = 1000;
 
   TaskSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,

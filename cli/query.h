@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/ids.h"
 #include "proto/raylet.pb.h"
 
 namespace sheaf::cli {
@@ -42,6 +43,9 @@ absl::StatusOr<std::vector<RunningNode>> FindNodes(const std::string& address);
 
 // The one that `options` mean. kNotFound: none runs.
 absl::StatusOr<RunningNode> FindNode(const QueryOptions& options);
+
+// The number that the node has written into its session; 0: it has not.
+NodeNumber NumberOf(const RunningNode& node);
 
 // Asks the node that `options` mean. kNotFound: none runs. kDeadlineExceeded: it did not answer in
 // time.

@@ -1,19 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/dashboard/asker.h"
 
-#include <fstream>
 #include <vector>
 
 #include "base/status_macros.h"
 #include "cli/list.h"
 
 namespace sheaf::cli {
-
-NodeNumber NumberOf(const RunningNode& node) {
-  std::ifstream file(node.session + "/node");
-  NodeNumber number = 0;
-  return file >> number ? number : 0;
-}
 
 dashboard::AskNode AskerOf(const std::string& session) {
   return [session](const proto::StateQuery& query,

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from sheaf._internal import fields_file, job_server, program
+from sheaf._ray.scripts import shared_secret
 from sheaf._ray.scripts.options import Meaningless, parser_of, truth
 
 _PORT = 6379
@@ -63,10 +64,15 @@ def _start_parser() -> tuple[argparse.ArgumentParser, Meaningless]:
     )
     parser.add_argument("--labels", default="", help="KEY=VALUE,...")
     parser.add_argument("--labels-file", help="YAML or JSON with labels")
-    parser.add_argument("--include-dashboard", type=truth, help="true or false")
+    parser.add_argument(
+        "--include-dashboard", type=truth, nargs="?", const=True, help="true or false"
+    )
     parser.add_argument("--dashboard-host", help="where the dashboard listens")
     parser.add_argument("--dashboard-port", type=int, help="its port")
     parser.add_argument("--metrics-export-port", type=int, help="the port of the metrics")
+    parser.add_argument(
+        "--dashboard-agent-listen-port", type=int, help="a port that tells whether the node is well"
+    )
     parser.add_argument("--temp-dir", help="where session directories go")
     parser.add_argument("--block", action="store_true", help="stay in the foreground")
     without = Meaningless(parser)
@@ -81,7 +87,6 @@ def _start_parser() -> tuple[argparse.ArgumentParser, Meaningless]:
         "--max-worker-port",
         "--worker-port-list",
         "--ray-client-server-port",
-        "--dashboard-agent-listen-port",
         "--dashboard-agent-grpc-port",
         "--runtime-env-agent-port",
         "--plasma-directory",
@@ -115,12 +120,19 @@ def start(arguments: list[str]) -> int:
     words = ["start"]
     words += ["--head"] if given.head else []
     words += ["--block"] if given.block else []
-    labels = [f"{key}={value}" for key, value in _labels_of(given).items()]
+    labels = [
+        f"{key}={value}" for key, value in shared_secret.group_label(_labels_of(given)).items()
+    ]
     host = given.dashboard_host
+    own = _LOCAL.get(given.node_ip_address, given.node_ip_address)
+    listens = (
+        shared_secret.listening(own, not given.head) if shared_secret.take() else {"host": own}
+    )
     for name, value in (
         ("address", given.address),
-        ("host", _LOCAL.get(given.node_ip_address, given.node_ip_address)),
+        *listens.items(),
         ("port", given.port),
+        ("health-port", given.dashboard_agent_listen_port),
         ("num-cpus", given.num_cpus),
         ("num-gpus", given.num_gpus),
         ("memory", given.memory),

@@ -15,10 +15,13 @@ import urllib.error
 import urllib.request
 
 import pytest
+import sheaf
 from conftest import WAIT_S, is_running, wait_until
 from sheaf.cluster_utils import _program
 
 PODS = json.loads(pathlib.Path(__file__).with_name("kuberay_pods.json").read_text())
+PACKAGE = pathlib.Path(sheaf.__file__).parent
+IMPORTS = f"{PACKAGE.parent}:{PACKAGE / '_ray/_alias'}"  # As the image says.
 SECRET = "a secret of this cluster, in any form"
 SHARED = ("6379", "8265")  # Ports of the head.
 OWN = ("8080", "52365")  # Of each pod.
@@ -211,6 +214,21 @@ def test_a_job_is_submitted_once_by_a_submitter_that_is_tried_again(kubelet, clu
     assert status == 200
     row = json.loads(text)
     assert row["status"] == "SUCCEEDED" and row["metadata"]["owner"] == "me"
+
+
+@pytest.mark.parametrize("role", ["head", "worker"])
+def test_people_in_a_pod_need_no_other_address_than_the_pod_has(kubelet, cluster, role):
+    def said(*command):
+        done = kubelet.inside(role, command, PYTHONPATH=IMPORTS)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    alive = ("--format=json", "--filter=state=ALIVE")
+    assert len(json.loads(said("ray", "list", "nodes", *alive))) == 2
+    assert "0.0/4.0 TPU" in said("ray", "status")
+    assert "raysubmit" not in said("ray", "job", "list")
+    script = "import ray; ray.init(); print(ray.cluster_resources()['TPU'])"
+    assert said("python", "-c", script).splitlines()[-1] == "4.0"
 
 
 def test_a_job_is_submitted_from_beside_the_head(kubelet, cluster):

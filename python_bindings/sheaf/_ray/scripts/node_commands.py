@@ -6,23 +6,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
-import ssl
 import sys
 import time
 from typing import Any
 
-from sheaf._internal import fields_file, job_server, program
+from sheaf._internal import fields_file, greeting, job_server, program
 from sheaf._ray.scripts import shared_secret
 from sheaf._ray.scripts.options import Meaningless, parser_of, truth
 
 _PORT = 6379
-_HEALTH_S = 5.0
 _ENDS_S = 10.0
 _LOCAL = {"localhost": "127.0.0.1"}  # Listeners are named by numeric addresses.
-# The beginning of HTTP/2, and how a server's answer begins: a frame of settings.
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-_SETTINGS = 4
 _DRAIN_REASONS = ("DRAIN_NODE_REASON_IDLE_TERMINATION", "DRAIN_NODE_REASON_PREEMPTION")
 
 
@@ -257,9 +251,9 @@ def health_check(arguments: list[str]) -> int:
     if not where or where == "auto" or os.sep in where:
         # Its jobs are known to the GCS alone, which must answer.
         words = [f"--address={where}"] if where and where != "auto" else []
-        return _quiet("list", "jobs", "--limit=1", f"--timeout={_HEALTH_S:g}", *words)
+        return _quiet("list", "jobs", "--limit=1", f"--timeout={greeting.ANSWER_S:g}", *words)
     host, _, port = where.rpartition(":") if ":" in where else (where, "", str(_PORT))
-    _greet(host.strip("[]"), int(port))
+    greeting.greet(host.strip("[]"), int(port))
     return 0
 
 
@@ -268,38 +262,6 @@ def _quiet(*words: str) -> int:
 
     done = subprocess.run([program.command(), *words], stdout=subprocess.DEVNULL)
     return 1 if done.returncode else 0
-
-
-def _greet(host: str, port: int) -> None:
-    """OSError: nothing there answers as a node does, over TLS or without."""
-    with socket.create_connection((host, port), _HEALTH_S) as connection:
-        connection.sendall(_HELLO)
-        if _answers(connection):
-            return
-    # A cluster with certificates wants one of ours; that it begins to shake hands is an answer.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(["h2"])
-    with (
-        socket.create_connection((host, port), _HEALTH_S) as connection,
-        context.wrap_socket(connection) as wrapped,
-    ):
-        if wrapped.selected_alpn_protocol() != "h2":
-            raise ConnectionError(f"{host}:{port} answers, but is no node")
-
-
-def _answers(connection: socket.socket) -> bool:
-    head = b""
-    try:
-        while len(head) < 9:
-            piece = connection.recv(9 - len(head))
-            if not piece:
-                return False
-            head += piece
-    except ConnectionError:
-        return False
-    return head[3] == _SETTINGS
 
 
 def kill_actor(arguments: list[str]) -> int:

@@ -5,7 +5,9 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/fake_clock.h"
@@ -43,6 +45,22 @@ class Manager {
 
 using Words = std::vector<std::string>;
 
+// Keeps what a handler answers.
+struct Answer final : http::Reply::Exchange {
+  void Send(http::Response response) override { sent = std::move(response); }
+  std::shared_ptr<http::Stream> Open(http::Response) override { return nullptr; }
+  http::Response sent;
+};
+
+http::Response Ask(const http::Router& router, const std::string& name) {
+  const auto answer = std::make_shared<Answer>();
+  const http::Route* const route = router.Find("GET", {"api", name}).route;
+  REQUIRE(route != nullptr);
+  CHECK(route->right == http::Right::kOpen);
+  route->handler({}, http::Reply(answer));
+  return answer->sent;
+}
+
 }  // namespace
 
 TEST_CASE("a node is well while its loop turns, and a head while its GCS speaks, too") {
@@ -77,6 +95,22 @@ TEST_CASE("a node is well while its loop turns, and a head while its GCS speaks,
     clock.Advance(kLongestTurn);
     CHECK(pulse.Raylet().message() == "the node's loop has not turned for 10 s");
     CHECK_FALSE(pulse.Node().ok());
+  }
+}
+
+TEST_CASE("whoever asks over HTTP hears whether a node is well, or what does not work") {
+  FakeClock clock;
+  Pulse pulse(clock);
+  pulse.HostsGcs();
+  const http::Router router = HealthRoutes(pulse);
+  CHECK(Ask(router, "healthz").status == 503);
+  CHECK(Ask(router, "local_raylet_healthz").body == "the node starts\n");
+  pulse.LoopTurned();
+  CHECK(Ask(router, "local_raylet_healthz").body == "success");
+  CHECK(Ask(router, "gcs_healthz").status == 503);
+  pulse.GcsSpoke();
+  for (const char* name : {"healthz", "local_raylet_healthz", "gcs_healthz"}) {
+    CHECK(Ask(router, name).status == 200);
   }
 }
 

@@ -146,7 +146,7 @@ class Image:
             f"mount --bind {root} {root} && mount -o remount,bind,ro {root} && "
             f"mount -t proc proc {root}/proc && mount --bind /dev {root}/dev && "
             f"mount -t tmpfs tmpfs {root}/tmp && mount --bind {state} {root}/var/lib/sheaf && "
-            f"exec setpriv --no-new-privs --bounding-set=-all chroot --userspec={USER}:{USER} {root} "
+            f"exec setpriv --no-new-privs chroot --userspec={USER}:{USER} {root} "
             f'"$@" --health-port={port}'
         )
         process = subprocess.Popen(
@@ -171,7 +171,8 @@ class Image:
         )
         end = time.monotonic() + WAIT_S
         while not (said := self.health(port)):
-            self.assertIsNone(process.poll(), "it has ended")
+            if process.poll() is not None:
+                self.fail(f"it has ended: {process.stdout.read()}")
             self.assertLess(time.monotonic(), end)
             time.sleep(0.1)
         self.assertEqual("success", said)
@@ -189,7 +190,9 @@ class Image:
             self.assertLess(time.monotonic(), end, row)
             time.sleep(0.1)
         self.assertEqual("SUCCEEDED", row["status"], row)
-        self.assertIn(f"Uid: {USER}\n", self.ask(url, f"{where}/logs")["logs"])
+        status = self.ask(url, f"{where}/logs")["logs"]
+        for line in (f"Uid: {USER}", "CapEff: 0000000000000000", "NoNewPrivs: 1"):
+            self.assertIn(line + "\n", status)
         children = run("ps", "-o", "pid=", "--ppid", process.pid).stdout.split()
         (first,) = [int(pid) for pid in children]
         self.assertNotIn("Z", run("ps", "-o", "stat=", "--ppid", first).stdout)

@@ -2,7 +2,9 @@
 """The scripts of deploy/slurm and deploy/ssh, with real nodes: tasks of a Slurm step as processes that
 have its variables, and machines as sshd on ports of this one.
 
-Usage: scripts_test.py SHEAF_PROGRAM
+Usage: scripts_test.py SHEAF_PROGRAM [--long]
+
+--long: all of them, which take half a minute; ./do deploy runs it.
 """
 
 import contextlib
@@ -20,6 +22,7 @@ import time
 import unittest
 
 SHEAF = ""
+long = unittest.skipUnless("--long" in sys.argv, "takes long: with --long")
 DEPLOY = pathlib.Path(__file__).parents[2] / "deploy"
 SMALL = "--object-store-memory=64MiB"
 WAIT_S = 60
@@ -101,6 +104,7 @@ class Slurm(Case):
         self.assertEqual([], self.living())
         self.assertEqual([], list(self.folder.glob("sheaf-*")))
 
+    @long
     def test_a_step_that_is_cancelled_leaves_nothing(self):
         tasks = self.step("sh", "-c", "echo runs; exec sleep 600", tasks=2)
         self.assertEqual("runs\n", tasks[0].stdout.readline())
@@ -118,6 +122,7 @@ class Slurm(Case):
             self.assertEqual(143, task.returncode)
         self.assertEqual([], self.living())
 
+    @long
     def test_a_machine_that_does_not_come_is_waited_for_so_long(self):
         tasks = self.step("echo", "never", tasks=1, SLURM_NTASKS="2", CLUSTER_SECONDS="3")
         said = self.ended(tasks[0])
@@ -126,6 +131,7 @@ class Slurm(Case):
         self.assertNotIn("never", said)
         self.assertEqual([], self.living())
 
+    @long
     def test_a_head_that_does_not_come_is_named(self):
         (task,) = self.step("echo", "never", tasks=1, SLURM_PROCID="1", CLUSTER_SECONDS="1")
         self.assertIn("task 1 on 127.0.0.1: the head has not started", self.ended(task))
@@ -139,6 +145,7 @@ class Slurm(Case):
         self.assertIn("srun", done.stderr)
 
 
+@long
 @unittest.skipUnless(shutil.which("sshd") or os.path.exists("/usr/sbin/sshd"), "sshd is missing")
 class Ssh(Case):
     def setUp(self):
@@ -226,4 +233,4 @@ class Ssh(Case):
 
 if __name__ == "__main__":
     SHEAF = os.path.abspath(sys.argv[1])
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    unittest.main(argv=[sys.argv[0], *(word for word in sys.argv[2:] if word != "--long")])

@@ -48,17 +48,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $root := index . 0 }}{{ $node := index . 1 -}}
 - --block
 - --resume=latest
-- --host={{ $root.Values.listenAddress }}
+- '--host={{ $root.Values.listenAddress }}'
 - --health-port=9401
-- --metrics-address={{ $root.Values.listenAddress }}
+- '--metrics-address={{ $root.Values.listenAddress }}'
 - --metrics-port=9400
 - --metrics-token-file=/etc/sheaf/metrics/token
-- --log-format={{ $root.Values.logFormat }}
+- '--log-format={{ $root.Values.logFormat }}'
 {{- if include "sheaf.tlsSecret" $root }}
 - --tls-dir=/etc/sheaf/tls
 {{- end }}
 {{- if hasKey $node "cpus" }}
-- --num-cpus={{ $node.cpus }}
+- '--num-cpus={{ $node.cpus }}'
 {{- end }}
 {{- range $flag := $node.flags }}
 - {{ $flag | quote }}

@@ -8,13 +8,18 @@ Without the three, as ./do test runs it, the schema of the values alone is looke
 """
 
 import argparse
+import base64
 import json
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import urllib.error
+import urllib.request
 
 try:
     import jsonschema
@@ -28,6 +33,7 @@ CHART = ROOT / "deploy/helm/sheaf"
 SETS = sorted((CHART / "ci").glob("*-values.yaml"))
 TOOLS = argparse.Namespace(helm=None, kubeconform=None, schemas=None)
 KUBERNETES = "1.36.0"
+WAIT_S = 60
 TEMPLATE = ["template", "prod", str(CHART), "--kube-version", KUBERNETES]
 OF_OTHERS = "PodMonitor,Certificate"  # Their schemas are not Kubernetes'.
 GROUP = {
@@ -124,7 +130,7 @@ class Values(unittest.TestCase):
         self.assertEqual(project[1], chart["appVersion"])
 
 
-class Rendered(unittest.TestCase):
+class WithHelm(unittest.TestCase):
     """What Helm makes of each set."""
 
     @classmethod
@@ -150,6 +156,8 @@ class Rendered(unittest.TestCase):
     def of(self, name: str, kind: str) -> list[dict]:
         return [one for one in self.objects[name] if one["kind"] == kind]
 
+
+class Rendered(WithHelm):
     def pods(self):
         for name, objects in self.objects.items():
             for one in objects:
@@ -311,6 +319,130 @@ class Rendered(unittest.TestCase):
             words = [*container["command"], *container["args"]]
             for flag in [word.split("=")[0] for word in words if word.startswith("--")]:
                 self.assertRegex(known, rf"{flag}\b", name)
+
+
+class Pod:
+    """A container of the chart as a process of this machine: ports, paths and the names of services
+    are others here."""
+
+    def __init__(self, spec: dict, folder: pathlib.Path, secret: dict, head_port: int):
+        self.container = spec["containers"][0]
+        self.ports = {
+            port["name"]: free_port() if port["name"] != "sheaf" else head_port
+            for port in self.container["ports"]
+        }
+        folder.mkdir()
+        token = folder / "metrics-token"
+        token.write_bytes(secret["metrics-token"])
+        token.chmod(0o600)
+        self.places = {
+            "prod-sheaf-head.data.svc.cluster.local:6379": f"localhost:{head_port}",
+            "--port=6379": f"--port={head_port}",
+            "--dashboard-port=8265": f"--dashboard-port={self.ports.get('dashboard')}",
+            "=9400": f"={self.ports['metrics']}",
+            "=9401": f"={self.ports['health']}",
+            "/etc/sheaf/metrics/token": str(token),
+        }
+        self.environment = {"PATH": f"{ROOT / 'build/cli'}:/usr/bin:/bin"}
+        for one in self.container["env"]:
+            source = one.get("valueFrom", {})
+            if "secretKeyRef" in source:
+                value = secret[source["secretKeyRef"]["key"]].decode()
+            elif "resourceFieldRef" in source:
+                value = self.container["resources"]["requests"]["cpu"]
+            else:
+                value = one.get("value", "127.0.0.1").replace("/var/lib/sheaf", str(folder))
+            self.environment[one["name"]] = value
+        self.environment["SHEAF_STATE_IN_MEMORY"] = "1"
+        words = [self.placed(word) for key in ("command", "args") for word in self.container[key]]
+        self.process = subprocess.Popen(
+            [*words, "--object-store-memory=64MiB"],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def placed(self, word: str) -> str:
+        for there, here in self.places.items():
+            word = word.replace(there, here)
+        return word
+
+    def ask(self, port: str, path: str, token: str = "") -> int:
+        """The status of an answer; 0: there is none."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[port]}{path}")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def await_ready(self):
+        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+            probe = self.container[name]["httpGet"]
+            end = time.monotonic() + WAIT_S
+            while self.ask(probe["port"], probe["path"]) != 200:
+                assert self.process.poll() is None, self.process.stdout.read()
+                assert time.monotonic() < end, f"{name} fails"
+                time.sleep(0.1)
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            words, env=self.environment, capture_output=True, text=True, timeout=WAIT_S
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+class Running(WithHelm):
+    """The pods of the chart, run."""
+
+    def test_they_are_a_cluster_and_leave_it_in_order(self):
+        (secret,) = self.of("default", "Secret")
+        secret = {key: base64.b64decode(value) for key, value in secret["data"].items()}
+        (head,) = self.of("default", "StatefulSet")
+        (worker,) = self.of("default", "Deployment")
+        folder = tempfile.TemporaryDirectory(prefix="sh-")
+        self.addCleanup(folder.cleanup)
+        port, pods = free_port(), []
+        for name, one in (("head", head), ("worker", worker)):
+            spec = one["spec"]["template"]["spec"]
+            pods.append(Pod(spec, pathlib.Path(folder.name, name), secret, port))
+            self.addCleanup(pods[-1].end)
+            pods[-1].await_ready()
+        head, worker = pods
+        nodes = json.loads(head.run("sheaf", "list", "nodes", "--json"))["nodes"]
+        groups = {node["labels"]["ray.io/node-group"]: node["total"] for node in nodes}
+        self.assertEqual({"head", "workers"}, groups.keys())
+        # The head's are for nobody, the worker's are what the pod asks for.
+        self.assertEqual((0, 2), (groups["head"].get("CPU", 0), groups["workers"]["CPU"]))
+        for pod in pods:
+            self.assertEqual(401, pod.ask("metrics", "/metrics"))
+            token = secret["metrics-token"].decode()
+            self.assertEqual(200, pod.ask("metrics", "/metrics", token))
+        self.assertEqual(401, head.ask("dashboard", "/api/jobs/"))
+        token = head.run("sheaf", "token", "--http").strip()
+        self.assertEqual(200, head.ask("dashboard", "/api/jobs/", token))
+
+        left = worker.run(*worker.container["lifecycle"]["preStop"]["exec"]["command"])
+        self.assertIn("is DRAINED", left)
+        for pod in reversed(pods):
+            pod.process.terminate()
+            self.assertEqual(0, pod.process.wait(WAIT_S))
 
 
 if __name__ == "__main__":

@@ -446,10 +446,12 @@ int RunNode(const NodeOptions& options) {
   KeepFreedMemory();
   OpenStandardStreams();
   const UniqueFd signals = BlockSignals();
-  ServiceNotifier service(TakeServiceManager());
   UniqueFd ready(options.ready_fd);
   const UniqueFd parent(options.parent_fd);
   const bool embedded = parent.valid();
+  const ServiceManager manager = TakeServiceManager();
+  // A program's own node does not speak for the program, which may be a service.
+  ServiceNotifier service(embedded ? ServiceManager{} : manager);
   for (const UniqueFd* fd : {&std::as_const(ready), &parent}) {
     if (fd->valid() && fcntl(fd->get(), F_SETFD, FD_CLOEXEC) != 0) {
       return Complain(

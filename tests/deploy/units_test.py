@@ -171,6 +171,32 @@ class Notify(unittest.TestCase):
         with self.assertRaises(TimeoutError):
             self.manager.recv(4096)
 
+    def test_a_programs_own_node_does_not_speak_for_the_program(self):
+        self.until("READY")
+        self.node.send_signal(signal.SIGTERM)
+        self.until("STOPPING")
+        life, mine = os.pipe()
+        ready, said = os.pipe()
+        node = subprocess.Popen(
+            [
+                *(SHEAF, "node", f"--parent-fd={life}", f"--ready-fd={said}"),
+                "--object-store-memory=64MiB",
+            ],
+            env=self.environment
+            | {"NOTIFY_SOCKET": self.manager.getsockname(), "WATCHDOG_USEC": "1000000"},
+            pass_fds=(life, said),
+        )
+        self.addCleanup(node.kill)
+        os.close(said)
+        self.assertTrue(os.read(ready, 4096).startswith(b"ready\t"))
+        os.close(mine)
+        self.assertEqual(0, node.wait(WAIT_S))
+        os.close(life)
+        os.close(ready)
+        self.manager.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            self.manager.recv(4096)
+
     def test_it_drains_itself(self):
         self.heard()
         self.assertIn("Node 1 is DRAINED", self.command("drain", "self", "--wait", "20"))

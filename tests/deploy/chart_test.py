@@ -10,6 +10,7 @@ Without the three, as ./do test runs it, the schema of the values alone is looke
 import argparse
 import base64
 import json
+import os
 import pathlib
 import re
 import socket
@@ -34,6 +35,7 @@ SETS = sorted((CHART / "ci").glob("*-values.yaml"))
 TOOLS = argparse.Namespace(helm=None, kubeconform=None, schemas=None)
 OLDEST, KUBERNETES = "1.25.0", "1.37.0"
 WAIT_S = 60
+HEAD = "prod-sheaf-head.data.svc.cluster.local"
 TEMPLATE = ["template", "prod", str(CHART), "--kube-version", KUBERNETES]
 OF_OTHERS = "PodMonitor,Certificate"  # Their schemas are not Kubernetes'.
 GROUP = {
@@ -325,7 +327,8 @@ class Pod:
     """A container of the chart as a process of this machine: ports, paths and the names of services
     are others here."""
 
-    def __init__(self, spec: dict, folder: pathlib.Path, secret: dict, head_port: int):
+    def __init__(self, spec: dict, folder: pathlib.Path, secret: dict, head_port: int, names=None):
+        """`names`: a file for /etc/hosts, by which the names of services are good here, too."""
         self.container = spec["containers"][0]
         self.ports = {
             port["name"]: free_port() if port["name"] != "sheaf" else head_port
@@ -336,12 +339,14 @@ class Pod:
         token.write_bytes(secret["metrics-token"])
         token.chmod(0o600)
         self.places = {
-            "prod-sheaf-head.data.svc.cluster.local:6379": f"localhost:{head_port}",
+            **({} if names else {HEAD: "localhost"}),
+            ":6379": f":{head_port}",
             "--port=6379": f"--port={head_port}",
             "--dashboard-port=8265": f"--dashboard-port={self.ports.get('dashboard')}",
             "=9400": f"={self.ports['metrics']}",
             "=9401": f"={self.ports['health']}",
             "/etc/sheaf/metrics/token": str(token),
+            "/etc/sheaf/tls": str(folder.parent / "certificates"),
         }
         self.environment = {"PATH": f"{ROOT / 'build/cli'}:/usr/bin:/bin"}
         for one in self.container["env"]:
@@ -355,8 +360,10 @@ class Pod:
             self.environment[one["name"]] = value
         self.environment["SHEAF_STATE_IN_MEMORY"] = "1"
         words = [self.placed(word) for key in ("command", "args") for word in self.container[key]]
+        mounted = f'mount --bind {names} /etc/hosts && exec "$@"'
+        prefix = ["unshare", "--mount", "sh", "-c", mounted, "sh"] if names else []
         self.process = subprocess.Popen(
-            [*words, "--object-store-memory=64MiB"],
+            [*prefix, *words, "--object-store-memory=64MiB"],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -411,26 +418,52 @@ def free_port() -> int:
 class Running(WithHelm):
     """The pods of the chart, run."""
 
-    def test_they_are_a_cluster_and_leave_it_in_order(self):
-        (secret,) = self.of("default", "Secret")
-        secret = {key: base64.b64decode(value) for key, value in secret["data"].items()}
-        (head,) = self.of("default", "StatefulSet")
-        (worker,) = self.of("default", "Deployment")
+    def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="sh-")
         self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def pods(self, values: str, names=None) -> tuple[list[Pod], dict[str, bytes]]:
+        """Of a head and of a worker that has joined it; and what the Secret has."""
+        (secret,) = self.of(values, "Secret")
+        secret = {key: base64.b64decode(value) for key, value in secret["data"].items()}
         port, pods = free_port(), []
-        for name, one in (("head", head), ("worker", worker)):
+        for kind in ("StatefulSet", "Deployment"):
+            (one,) = self.of(values, kind)
             spec = one["spec"]["template"]["spec"]
-            pods.append(Pod(spec, pathlib.Path(folder.name, name), secret, port))
+            pods.append(Pod(spec, self.folder / kind, secret, port, names))
             self.addCleanup(pods[-1].end)
             pods[-1].await_ready()
-        head, worker = pods
+        return pods, secret
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give names to addresses")
+    def test_with_certificates_they_know_each_other_by_name(self):
+        (certificate,) = self.of("cert-manager", "Certificate")
+        program = ROOT / "build/cli/sheaf"
+        subprocess.run(
+            [
+                *(program, "cert", "init", self.folder / "certificates"),
+                *(f"--host={name}" for name in certificate["spec"]["dnsNames"]),
+            ],
+            check=True,
+            capture_output=True,
+        )
+        names = self.folder / "hosts"
+        pod = "127-0-0-1.prod-sheaf-nodes.data.svc.cluster.local"
+        names.write_text(f"127.0.0.1 localhost {HEAD} {pod}\n")
+        (head, _), _ = self.pods("cert-manager", names)
+        nodes = json.loads(head.run("sheaf", "list", "nodes", "--json"))["nodes"]
+        self.assertEqual([HEAD, pod], [node["address"].split(":")[0] for node in nodes])
+        self.assertEqual({"ALIVE"}, {node["state"] for node in nodes})
+
+    def test_they_are_a_cluster_and_leave_it_in_order(self):
+        (head, worker), secret = self.pods("default")
         nodes = json.loads(head.run("sheaf", "list", "nodes", "--json"))["nodes"]
         groups = {node["labels"]["ray.io/node-group"]: node["total"] for node in nodes}
         self.assertEqual({"head", "workers"}, groups.keys())
         # The head's are for nobody, the worker's are what the pod asks for.
         self.assertEqual((0, 2), (groups["head"].get("CPU", 0), groups["workers"]["CPU"]))
-        for pod in pods:
+        for pod in (head, worker):
             self.assertEqual(401, pod.ask("metrics", "/metrics"))
             token = secret["metrics-token"].decode()
             self.assertEqual(200, pod.ask("metrics", "/metrics", token))
@@ -440,7 +473,7 @@ class Running(WithHelm):
 
         left = worker.run(*worker.container["lifecycle"]["preStop"]["exec"]["command"])
         self.assertIn("is DRAINED", left)
-        for pod in reversed(pods):
+        for pod in (worker, head):
             pod.process.terminate()
             self.assertEqual(0, pod.process.wait(WAIT_S))
 

@@ -18,6 +18,8 @@ import time
 import unittest
 import urllib.request
 
+from processes import children_of
+
 DEPLOY = pathlib.Path(__file__).parents[2] / "deploy"
 WHEEL = PROGRAM = ""
 FOLDER = pathlib.Path()
@@ -195,9 +197,8 @@ class Image:
         status = self.ask(url, f"{where}/logs")["logs"]
         for line in (f"Uid: {USER}", "CapEff: 0000000000000000", "NoNewPrivs: 1"):
             self.assertIn(line + "\n", status)
-        children = run("ps", "-o", "pid=", "--ppid", process.pid).stdout.split()
-        (first,) = [int(pid) for pid in children]
-        self.assertNotIn("Z", run("ps", "-o", "stat=", "--ppid", first).stdout)
+        (first,) = children_of(process.pid)
+        self.assertNotIn("Z", [state for state, _ in children_of(first).values()])
         os.kill(first, signal.SIGTERM)
         self.assertEqual(0, process.wait(WAIT_S))
 

@@ -21,6 +21,8 @@ import tempfile
 import time
 import unittest
 
+from processes import children_of
+
 SHEAF = ""
 long = unittest.skipUnless("--long" in sys.argv, "takes long: with --long")
 DEPLOY = pathlib.Path(__file__).parents[2] / "deploy"
@@ -108,13 +110,10 @@ class Slurm(Case):
     def test_a_step_that_is_cancelled_leaves_nothing(self):
         tasks = self.step("sh", "-c", "echo runs; exec sleep 600", tasks=2)
         self.assertEqual("runs\n", tasks[0].stdout.readline())
-        children = subprocess.run(
-            ["ps", "-o", "pid=,comm=", "--ppid", str(tasks[0].pid)], capture_output=True, text=True
-        ).stdout
         # Slurm signals all processes of the step.
-        for line in children.splitlines():
-            if "sleep" in line:
-                os.kill(int(line.split()[0]), signal.SIGTERM)
+        for pid, (_, command) in children_of(tasks[0].pid).items():
+            if command.startswith("sleep"):
+                os.kill(pid, signal.SIGTERM)
         for task in tasks:
             task.send_signal(signal.SIGTERM)
         for task in tasks:

@@ -20,6 +20,8 @@ import sys
 import tempfile
 import unittest
 
+from processes import children_of
+
 SHEAF = ""
 LONG = "--long" in sys.argv
 UNITS = pathlib.Path(__file__).parents[2] / "deploy/systemd"
@@ -126,11 +128,9 @@ class Notify(unittest.TestCase):
 
     def gcs(self) -> int:
         """The pid of its control store."""
-        said = subprocess.run(
-            ["ps", "-o", "pid=,args=", "--ppid", str(self.node.pid)], capture_output=True, text=True
-        ).stdout
-        (line,) = [line for line in said.splitlines() if "gcs-serve" in line]
-        return int(line.split()[0])
+        children = children_of(self.node.pid).items()
+        (gcs,) = [pid for pid, (_, command) in children if "gcs-serve" in command]
+        return gcs
 
     def command(self, *words: str) -> str:
         done = subprocess.run(

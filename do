@@ -25,6 +25,8 @@ Usage: ./do COMMAND
                            build a wheel of the package into build/wheel, and try it in a clean environment; with each PYTHON, as
                            python3.13, also the acceptance programs and a training, with NumPy 2 and, where there is one, NumPy 1;
                            --portable: on Debian 12, for Linux as old as Debian 11; first builds four libraries from their sources
+  deploy [AREA...]         what stands in deploy/ with the tools that it is for, which are installed: chart (Helm, schemas of Kubernetes),
+                           image (built twice and run), units (systemd), scripts (Slurm, SSH), kuberay; results into docs/evidence/deploy.md
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
@@ -100,7 +102,7 @@ needed_packages() {
 }
 
 # Tests that lack one of these are skipped and say so. `prometheus` is unpacked only, so that no daemon starts.
-test_packages() { echo spin gcc curl clang-19; }
+test_packages() { echo spin gcc curl wget clang-19 python3-yaml python3-jsonschema; }
 
 missing_packages() {
   local package
@@ -544,6 +546,87 @@ wheel() {
   note "$(ls -sh build/wheel/*.whl)"
 }
 
+# What `./do deploy` checks with, beside test_packages.
+deploy_packages() { echo mmdebstrap buildah openssh-server openssh-client python3-yaml python3-jsonschema wget; }
+# Go programs, into build/deploy/bin. Debian has neither.
+deploy_programs() { echo github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0 helm.sh/helm/v3/cmd/helm@v3.22.0; }
+# The schemas of Kubernetes' objects, from PyPI, into build/deploy/schemas.
+deploy_schemas() { echo kubernetes-validate==1.37.0; }
+
+ensure_deploy_tools() {
+  local missing program name version folder=$PWD/build/deploy
+  mkdir -p "$folder/bin"
+  if command -v apt-get >/dev/null; then
+    missing=$(missing_packages $(deploy_packages))
+    [[ -z $missing ]] || (apt_install $missing) || note "could not install: $missing"
+  fi
+  for program in $(deploy_programs); do
+    name=$(basename "${program%@*}")
+    [[ -x $folder/bin/$name && $(cat "$folder/bin/.$name" 2>/dev/null) == "$program" ]] && continue
+    note "building $program"
+    command -v go >/dev/null || fail "deploy: go is missing, which builds $name; or put $name into build/deploy/bin, and $program into .$name there"
+    GOBIN=$folder/bin go install -p "$(jobs)" "$program" || fail "deploy: $program could not be built"
+    echo "$program" >"$folder/bin/.$name"
+  done
+  [[ $(cat "$folder/schemas/.installed" 2>/dev/null) == "$(deploy_schemas)" ]] && return
+  rm -rf "$folder/schemas"
+  build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile --target "$folder/schemas" $(deploy_schemas) ||
+    fail "deploy: pip could not install: $(deploy_schemas)"
+  # They refer to each other by paths below a server; kubeconform reads files.
+  for version in "$folder"/schemas/kubernetes_validate/kubernetes-json-schema/*-local-strict; do
+    sed -i "s|\"/api/_definitions.json#|\"file://$version/_definitions.json#|" "$version"/*.json
+  done
+  deploy_schemas >"$folder/schemas/.installed"
+}
+
+# check_deploy AREA: runs its tests.
+check_deploy() {
+  local folder=$PWD/build/deploy
+  case $1 in
+    chart) python3 tests/deploy/chart_test.py --helm "$folder/bin/helm" --kubeconform "$folder/bin/kubeconform" \
+      --schemas "$folder/schemas/kubernetes_validate/kubernetes-json-schema" ;;
+    units) python3 tests/deploy/units_test.py build/cli/sheaf --long ;;
+    scripts) python3 tests/deploy/scripts_test.py build/cli/sheaf --long ;;
+    kuberay) PYTHONPATH=$PWD/build/python:$PWD/tests/python build/venv/bin/python -m pytest -q -p no:cacheprovider tests/python/test_kuberay.py ;;
+    image)
+      rm -rf build/wheel
+      build/venv/bin/python tests/packaging/assemble.py build build/wheel &&
+        build/venv/bin/python tests/packaging/platform_tag.py build/wheel/*.whl &&
+        python3 tests/deploy/image_test.py build/wheel/*.whl build/cli/sheaf "$folder/image"
+      ;;
+    *) fail "deploy '$1': want chart, image, units, scripts or kuberay" ;;
+  esac
+}
+
+deploy() {
+  local area began result status=0 log
+  (($# > 0)) || set -- chart units scripts kuberay image
+  step "packages" ensure_packages ask
+  step "venv" ensure_venv
+  step "tools" ensure_deploy_tools
+  step "configure" configure build
+  step "build" build_into build sheaf sheaf_python sheaf_gloo
+  for area; do
+    say "deploy $area"
+    began=$SECONDS
+    result=0
+    log=$(mktemp)
+    check_deploy "$area" 2>&1 | tee "$log" || result=$?
+    ((result == 0)) || status=1
+    echo "| $area | $((SECONDS - began)) s | $(deploy_figure "$log") | $(if ((result == 0)); then echo passed; elif ((result == 77)); then echo skipped; else echo FAILED; fi) |" |
+      python3 tools/evidence.py deploy.md deploy
+    rm -f "$log"
+  done
+  note "the results are in docs/evidence/deploy.md"
+  return "$status"
+}
+
+# What a run says of itself: how many tests, and the sizes of images.
+deploy_figure() {
+  sed -n 's/^Ran \([0-9]* tests\).*/\1/p; s/^\([0-9]*\) passed.*/\1 tests/p; s/^.*\/\(sheaf-[^ ]*\)\.oci\.tar: .*, \([0-9]* MB\) compressed/\1 \2/p' "$1" |
+    sort -u | paste -sd ',' | sed 's/,/, /g'
+}
+
 soak() {
   step "packages" ensure_packages ask
   step "venv" ensure_venv
@@ -629,6 +712,7 @@ main() {
     docs) docs ;;
     wheel) wheel "$@" ;;
     peer) peer "$@" ;;
+    deploy) deploy "$@" ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;
     clean) rm -rf build build-asan build-tsan build-fuzz ;;

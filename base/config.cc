@@ -25,6 +25,7 @@ namespace {
 // Read when a group of CUDA arrays is formed, not with the settings.
 constexpr char kNcclVariable[] = "SHEAF_NCCL_LIB";
 constexpr char kCudaVariable[] = "SHEAF_CUDA_LIB";
+constexpr size_t kLeastRayToken = 16;  // Characters.
 
 absl::string_view Abseil(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -150,6 +151,26 @@ std::string DefaultBaseDirectory(const Environment& environment) {
   return absl::StrCat("/tmp/sheaf-", geteuid());
 }
 
+// As KubeRay sets it for all of a cluster's containers.
+absl::Status ReadRayToken(const Environment& environment, Settings& settings) {
+  const std::string mode = environment("RAY_AUTH_MODE").value_or("");
+  if (!mode.empty() && mode != "token" && mode != "disabled") {
+    return Bad("RAY_AUTH_MODE", mode, "token or disabled");
+  }
+  // Others that count before it.
+  if (mode != "token" || !settings.token.empty() || !settings.token_file.empty()) {
+    return absl::OkStatus();
+  }
+  const std::string token = environment("RAY_AUTH_TOKEN").value_or("");
+  settings.ray_auth_token = std::string(absl::StripAsciiWhitespace(token));
+  if (settings.ray_auth_token.empty() || settings.ray_auth_token.size() >= kLeastRayToken) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("RAY_AUTH_TOKEN: a token of ", settings.ray_auth_token.size(),
+                   " characters can be guessed; want ", kLeastRayToken, " or more"));
+}
+
 std::optional<std::string> ProcessEnvironment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
@@ -189,6 +210,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   reader.Switch("SHEAF_WORKER_TEMPLATES", settings.worker_template);
   reader.Text("SHEAF_TOKEN", settings.token);
   reader.Text("SHEAF_TOKEN_FILE", settings.token_file);
+  SHEAF_RETURN_IF_ERROR(ReadRayToken(environment, settings));
   reader.Text("SHEAF_METRICS_TOKEN_FILE", settings.metrics_token_file);
   reader.Text("SHEAF_TLS_DIR", settings.tls_directory);
   reader.Text("SHEAF_TLS_PEER_NAME", settings.tls_peer_name);
@@ -225,6 +247,21 @@ std::optional<WorkerStart> TakeWorkerStart() {
   start.token = token.value_or("");
   if (commands && !absl::SimpleAtoi(*commands, &start.template_fd)) return std::nullopt;
   return start;
+}
+
+ServiceManager TakeServiceManager() {
+  ServiceManager manager;
+  manager.socket = ProcessEnvironment("NOTIFY_SOCKET").value_or("");
+  const std::string period = ProcessEnvironment("WATCHDOG_USEC").value_or("");
+  const std::string whose = ProcessEnvironment("WATCHDOG_PID").value_or("");
+  int64_t microseconds = 0;
+  if ((whose.empty() || whose == std::to_string(getpid())) &&
+      absl::SimpleAtoi(period, &microseconds) && microseconds > 0 &&
+      microseconds <= kForever / kMicrosecond) {
+    manager.watchdog_period = microseconds * kMicrosecond;
+  }
+  for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) unsetenv(name);
+  return manager;
 }
 
 std::vector<std::string> OwnEnvironment() {

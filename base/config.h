@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace sheaf {
@@ -73,6 +74,10 @@ struct Settings {
   std::string token;
   // SHEAF_TOKEN_FILE: the file that holds the token. Empty: `token` in the directory of sessions.
   std::string token_file;
+  // RAY_AUTH_TOKEN: where RAY_AUTH_MODE is `token`, as KubeRay sets them, and none of the two above
+  // is: the secret, of 16 characters at least, that the cluster's token is made of, and that
+  // requests over HTTP carry.
+  std::string ray_auth_token;
   // SHEAF_METRICS_TOKEN_FILE: the file with the token that readers of metrics on other machines
   // must send. Empty: this machine alone may read them.
   std::string metrics_token_file;
@@ -111,6 +116,15 @@ struct WorkerStart {
 // that programs which user code starts are not taken for workers. Call it once, from Init, before
 // threads exist.
 std::optional<WorkerStart> TakeWorkerStart();
+
+// The service manager (systemd) that started this process and wants to hear of it.
+struct ServiceManager {
+  std::string socket{};       // NOTIFY_SOCKET. Empty: nobody does.
+  Nanos watchdog_period = 0;  // WATCHDOG_USEC, if WATCHDOG_PID is this process or none. 0: none.
+};
+// Removes the marks from the environment: they are not for the children of this process. Call it
+// once, before threads exist.
+ServiceManager TakeServiceManager();
 
 // The libraries that a user names instead of having them found (collective/nccl/dynamic_library.h).
 struct LibraryPaths {

@@ -113,6 +113,41 @@ SCENARIO("a worker learns from its environment that it is one, once") {
   CHECK(TakeWorkerStart()->template_fd == 7);
 }
 
+SCENARIO("the secret of a cluster that KubeRay made counts where it is asked for, and last") {
+  const std::string secret = "a secret of some length";
+  const auto token = [&](std::map<std::string, std::string> variables) {
+    variables["RAY_AUTH_TOKEN"] = secret + "\n";
+    return Load(variables)->ray_auth_token;
+  };
+  CHECK(token({{"RAY_AUTH_MODE", "token"}}) == secret);
+  CHECK(token({}).empty());
+  CHECK(token({{"RAY_AUTH_MODE", "disabled"}}).empty());
+  CHECK(token({{"RAY_AUTH_MODE", "token"}, {"SHEAF_TOKEN", std::string(64, '0')}}).empty());
+  CHECK(token({{"RAY_AUTH_MODE", "token"}, {"SHEAF_TOKEN_FILE", "/etc/token"}}).empty());
+  const absl::Status guessed =
+      Load({{"RAY_AUTH_MODE", "token"}, {"RAY_AUTH_TOKEN", "secret"}}).status();
+  CHECK(guessed.message() ==
+        "RAY_AUTH_TOKEN: a token of 6 characters can be guessed; want 16 or more");
+  CHECK(Load({{"RAY_AUTH_MODE", "k8s"}}).status().message() ==
+        "RAY_AUTH_MODE='k8s': want token or disabled");
+}
+
+SCENARIO("a service manager is known by its marks, which children do not see") {
+  setenv("NOTIFY_SOCKET", "/run/notify", 1);
+  setenv("WATCHDOG_USEC", "30000000", 1);
+  setenv("WATCHDOG_PID", std::to_string(getpid()).c_str(), 1);
+  const ServiceManager manager = TakeServiceManager();
+  CHECK(manager.socket == "/run/notify");
+  CHECK(manager.watchdog_period == 30 * kSecond);
+  CHECK(std::getenv("NOTIFY_SOCKET") == nullptr);
+  CHECK(TakeServiceManager().watchdog_period == 0);
+  for (const auto& [period, pid] : {std::pair{"30000000", "1"}, {"-1", ""}, {"soon", ""}}) {
+    setenv("WATCHDOG_USEC", period, 1);
+    setenv("WATCHDOG_PID", pid, 1);
+    CHECK(TakeServiceManager().watchdog_period == 0);
+  }
+}
+
 SCENARIO("sizes are read with and without units") {
   CHECK(*ParseBytes("512") == 512);
   CHECK(*ParseBytes("2GB") == 2'000'000'000);

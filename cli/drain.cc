@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "base/text/json.h"
 
 namespace sheaf::cli {
@@ -14,41 +16,55 @@ namespace {
 
 constexpr Nanos kLookAgain = 100 * kMillisecond;
 
+absl::StatusOr<NodeNumber> NodeOf(const DrainOptions& options) {
+  NodeNumber number = 0;
+  if (options.node != kDrainSelf) {
+    if (absl::SimpleAtoi(options.node, &number) && number != 0) return number;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", options.node, "': want the number of a node, or ", kDrainSelf));
+  }
+  SHEAF_ASSIGN_OR_RETURN(const RunningNode self, FindNode(options.query));
+  number = NumberOf(self);
+  if (number != 0) return number;
+  return absl::UnavailableError(absl::StrCat(self.session, ": the node has no number yet"));
+}
+
 // What the cluster says of `node`. "DEAD" also when nobody remembers it.
-absl::StatusOr<std::string> StateOf(const DrainOptions& options) {
+absl::StatusOr<std::string> StateOf(const QueryOptions& options, NodeNumber node) {
   proto::StateQuery query;
   query.set_what(proto::StateQuery::NODES);
-  const absl::StatusOr<proto::StateAnswer> answer = Ask(options.query, query);
+  const absl::StatusOr<proto::StateAnswer> answer = Ask(options, query);
   if (!answer.ok()) return answer.status();
   for (const proto::NodeRow& row : answer->nodes()) {
-    if (row.node() == options.node) return row.state();
+    if (row.node() == node) return row.state();
   }
   return "DEAD";
 }
 
 bool NothingRuns(const std::string& state) { return state == "DRAINED" || state == "DEAD"; }
 
-void Print(const DrainOptions& options, const std::string& state) {
-  if (options.query.json) {
+void Print(bool json, NodeNumber node, const std::string& state) {
+  if (json) {
     std::printf("%s\n", JsonObject()
-                            .Add("node", JsonNumber(uint64_t{options.node}))
+                            .Add("node", JsonNumber(uint64_t{node}))
                             .Add("state", JsonString(state))
                             .Done()
                             .c_str());
   } else if (NothingRuns(state)) {
-    std::printf("Node %u is %s: nothing runs there, it may be stopped.\n", options.node,
-                state.c_str());
+    std::printf("Node %u is %s: nothing runs there, it may be stopped.\n", node, state.c_str());
   } else {
-    std::printf("Node %u takes no new work; what runs there goes on to its end.\n", options.node);
+    std::printf("Node %u takes no new work; what runs there goes on to its end.\n", node);
   }
 }
 
 }  // namespace
 
 int RunDrain(const DrainOptions& options) {
+  const absl::StatusOr<NodeNumber> node = NodeOf(options);
+  if (!node.ok()) return Complain(node.status());
   proto::StateQuery query;
   query.set_what(proto::StateQuery::DRAIN);
-  query.set_id(absl::StrCat(options.node));
+  query.set_id(absl::StrCat(*node));
   const absl::StatusOr<proto::StateAnswer> answer = Ask(options.query, query);
   if (!answer.ok()) return Complain(answer.status());
   if (!answer->error().empty()) {
@@ -57,15 +73,15 @@ int RunDrain(const DrainOptions& options) {
   }
   const Nanos deadline = Deadline(MonotonicNow(), options.wait.value_or(0));
   while (true) {
-    const absl::StatusOr<std::string> state = StateOf(options);
+    const absl::StatusOr<std::string> state = StateOf(options.query, *node);
     if (!state.ok()) return Complain(state.status());
     if (!options.wait.has_value() || NothingRuns(*state)) {
-      Print(options, *state);
+      Print(options.query.json, *node, *state);
       return kDone;
     }
     if (MonotonicNow() >= deadline) {
       Complain(absl::DeadlineExceededError(
-          absl::StrCat("work runs on node ", options.node,
+          absl::StrCat("work runs on node ", *node,
                        " even now; sheaf list workers shows it, and sheaf "
                        "stop on that node ends it")));
       return kTimedOut;

@@ -1,19 +1,21 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// sheaf drain NODE: a node takes no new work; what runs there goes on to its end. Then it can be
+// sheaf drain NODE|self: a node takes no new work; what runs there goes on to its end. Then it can be
 // stopped, and nothing is lost but objects that only it holds, which their owners compute anew.
 #pragma once
 
-#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/clock.h"
 #include "cli/query.h"
 
 namespace sheaf::cli {
 
+inline constexpr char kDrainSelf[] = "self";
+
 struct DrainOptions {
   QueryOptions query;
-  uint32_t node = 0;
+  std::string node;           // A number, or kDrainSelf: the node that is asked.
   std::optional<Nanos> wait;  // Until nothing runs there, for so long at most.
 };
 

@@ -144,6 +144,11 @@ class CommandLine {
                      "taken, else a free one)")
         ->check(CLI::Range(0, 65535))
         ->type_name("PORT");
+    AddTyped(command, "--health-port", node.health_port, "PORT",
+             "A port beside that one, which tells everybody whether the node is well: GET "
+             "/api/healthz, /api/local_raylet_healthz, /api/gcs_healthz (default: none; those of "
+             "the metrics and of the dashboard have them, too)")
+        ->check(CLI::Range(1, 65535));
     AddTyped(command, "--advertise-address", node.advertise, "HOST:PORT",
              "What other nodes dial, if that is not where this one listens");
     command
@@ -249,9 +254,11 @@ class CommandLine {
   void AddDrain() {
     CLI::App* command = Command("drain", "Let a node take no new work, so that it can be stopped",
                                 [this] { return RunDrain(drain_); });
-    command->add_option("NODE", drain_.node, "Its number, as sheaf list nodes prints it")
+    command
+        ->add_option("NODE", drain_.node,
+                     "Its number, as sheaf list nodes prints it; self: the node that is asked")
         ->required()
-        ->check(CLI::Range(1u, UINT32_MAX));
+        ->check(CLI::IsMember({kDrainSelf}) | CLI::Range(1u, UINT32_MAX));
     command
         ->add_option_function<double>(
             "--wait",

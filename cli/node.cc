@@ -2,7 +2,6 @@
 #include "cli/node.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -38,6 +37,10 @@
 #include "cli/node_metrics.h"
 #include "cli/node_plan.h"
 #include "cli/run.h"
+#include "cli/service/daemon_process.h"
+#include "cli/service/health.h"
+#include "cli/service/pulse.h"
+#include "cli/service/service_notifier.h"
 #include "gcs/gcs_process.h"
 #include "metrics/http_endpoint.h"
 #include "metrics/own_page.h"
@@ -56,31 +59,6 @@ constexpr Nanos kLookPeriod = kSecond;  // At what may go while the node runs.
 constexpr int kKeptSessions = 10;       // Of nodes that ended, with their logs.
 constexpr Nanos kLookAtParent = 20 * kMillisecond;  // While the node joins a cluster.
 constexpr char kParentIsOver[] = "the program that started it is over";
-
-// Signals that end a node, as something to poll. Blocked here, so in all threads that are started
-// later.
-UniqueFd BlockSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  return UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-}
-
-// The memory of messages, of up to 4 MiB, is kept for the next ones: given back to the kernel after
-// each, it comes as new pages again, which cost more than the copy of the bytes into them.
-void KeepFreedMemory() {
-  mallopt(M_MMAP_THRESHOLD, 8 << 20);
-  mallopt(M_TRIM_THRESHOLD, 32 << 20);
-}
-
-// Who started us may have closed them; nothing else may get their numbers.
-void OpenStandardStreams() {
-  int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-  close(fd);
-}
 
 // Nothing is ever written to the pipe; the other end is closed, or is not.
 bool ParentIsOver(int pipe) {
@@ -105,13 +83,20 @@ class Node {
     join_ = flags.join;
     SHEAF_RETURN_IF_ERROR(MakeSession(plan.settings, flags.resume));
     SHEAF_RETURN_IF_ERROR(StartMetrics(std::move(plan.metrics)));
+    if (flags.health_port >= 0) {
+      SHEAF_ASSIGN_OR_RETURN(health_,
+                             ServeHealth(flags.host.empty() ? "127.0.0.1" : flags.host,
+                                         static_cast<uint16_t>(flags.health_port), pulse_));
+    }
     unheard_limit_ = static_cast<Nanos>(flags.unheard_limit * kSecond);
     gcs_lost_timeout_ = static_cast<Nanos>(flags.gcs_lost_timeout * kSecond);
     if (!embedded_ || !join_.empty()) SHEAF_RETURN_IF_ERROR(Connect(flags, plan.settings));
     SHEAF_RETURN_IF_ERROR(StartDashboard(flags, plan.settings));
     MakeRaylet(std::move(plan.raylet), open_files);
-    if (join_.empty())
+    if (join_.empty()) {
+      pulse_.HostsGcs();
       SHEAF_RETURN_IF_ERROR(embedded_ ? StartEmbeddedGcs() : StartGcsChild(flags, plan));
+    }
     SHEAF_RETURN_IF_ERROR(StartRaylet());
     metrics_.SetRefresh([this] {
       raylet_->PublishMetrics();
@@ -155,7 +140,7 @@ class Node {
       return RequestStop(std::string(there.message()));
     }
     targets_.Write();
-    const Nanos silent = MonotonicNow() - heard_gcs_;
+    const Nanos silent = pulse_.GcsSilence();
     if (gcs_lost_timeout_ > 0 && silent >= gcs_lost_timeout_) {
       return RequestStop(absl::StrCat("the GCS", join_.empty() ? "" : " at " + join_,
                                       " was not heard for ", silent / kSecond,
@@ -171,6 +156,7 @@ class Node {
                                   connections_->Flush();
                                 });
   }
+  absl::Status health() const { return pulse_.Node(); }
   int stop_fd() const { return stop_.get(); }
   std::string stop_reason() {
     const MutexLock lock(mutex_);
@@ -220,7 +206,8 @@ class Node {
 
   absl::Status StartMetrics(metrics::EndpointOptions options) {
     metrics_.SetUserDirectory(session_->path() + "/metrics");
-    SHEAF_ASSIGN_OR_RETURN(endpoint_, metrics::HttpEndpoint::Start(options, metrics_));
+    SHEAF_ASSIGN_OR_RETURN(endpoint_,
+                           metrics::HttpEndpoint::Start(options, metrics_, HealthRoutes(pulse_)));
     metrics_.OnPage(own_page_.page(), true);
     return absl::OkStatus();
   }
@@ -251,7 +238,7 @@ class Node {
       ToGcsHere(from, kind, std::move(body));
     };
     events.from_gcs = [this](ProcessId to, FrameKind kind, std::string body) {
-      heard_gcs_ = MonotonicNow();
+      pulse_.GcsSpoke();
       raylet_->PostFromGcs(to, kind, std::move(body));
     };
     // An embedded node is reached over the connections that it makes.
@@ -275,7 +262,10 @@ class Node {
     options.own_all_children = true;
     options.replaces = session_->ReadNode();
     options.links = &no_other_nodes_;
-    options.flush_links = [] {};
+    options.flush_links = [this] {
+      pulse_.LoopTurned();
+      if (connections_ != nullptr) connections_->Flush();
+    };
     options.on_registered = [](NodeNumber) {};
     options.is_spared = [this](pid_t pid) {
       return (gcs_child_ != nullptr && gcs_child_->Is(pid)) ||
@@ -289,7 +279,6 @@ class Node {
       options.raylet.address = connections_->address();
       options.links = connections_.get();
       options.block_links = &connections_->links();
-      options.flush_links = [this] { connections_->Flush(); };
       options.on_registered = [this](NodeNumber node) { connections_->AddSelf(RayletOf(node)); };
     }
     if (!join_.empty()) {
@@ -375,7 +364,7 @@ class Node {
   }
   void FromGcsHere(ProcessId to, FrameKind kind, std::string body) {
     if (raylet_->Is(to)) {
-      heard_gcs_ = MonotonicNow();
+      pulse_.GcsSpoke();
       raylet_->PostFromGcs(to, kind, std::move(body));
     } else if (connections_ != nullptr) {
       connections_->FromGcs(to, kind, body);
@@ -401,11 +390,13 @@ class Node {
   UniqueFd gcs_metrics_fd_;
   Mapping gcs_page_;  // Of a GCS in another one.
   NodeMetrics metrics_{std::string(kSheafVersion)};
+  const MonotonicClock clock_;
+  Pulse pulse_{clock_};
   std::unique_ptr<metrics::HttpEndpoint> endpoint_;
+  std::unique_ptr<http::Server> health_;  // Null: no port was named for it.
   Nanos unheard_limit_ = 0;
-  Nanos gcs_lost_timeout_ = 0;                     // 0: none.
-  std::atomic<Nanos> heard_gcs_ = MonotonicNow();  // When it last said something.
-  std::string join_;                               // Where the GCS is; empty: here.
+  Nanos gcs_lost_timeout_ = 0;  // 0: none.
+  std::string join_;            // Where the GCS is; empty: here.
   NoOtherNodes no_other_nodes_;
   TargetsFile targets_;                           // Of a head.
   std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
@@ -424,7 +415,7 @@ struct End {
 };
 
 // Waits for a reason to end.
-End AwaitEnd(Node& node, int signals, int parent_pipe, int parent_pidfd) {
+End AwaitEnd(Node& node, ServiceNotifier& service, int signals, int parent_pipe, int parent_pidfd) {
   while (true) {
     std::array<pollfd, 4> waiting = {{{signals, POLLIN, 0},
                                       {node.stop_fd(), POLLIN, 0},
@@ -432,6 +423,7 @@ End AwaitEnd(Node& node, int signals, int parent_pipe, int parent_pidfd) {
                                       {parent_pidfd, POLLIN, 0}}};
     if (poll(waiting.data(), waiting.size(), static_cast<int>(kLookPeriod / kMillisecond)) <= 0) {
       node.Look();
+      service.Look(node.health(), MonotonicNow());
       continue;
     }
     if (waiting[0].revents != 0) {
@@ -457,6 +449,9 @@ int RunNode(const NodeOptions& options) {
   UniqueFd ready(options.ready_fd);
   const UniqueFd parent(options.parent_fd);
   const bool embedded = parent.valid();
+  const ServiceManager manager = TakeServiceManager();
+  // A program's own node does not speak for the program, which may be a service.
+  ServiceNotifier service(embedded ? ServiceManager{} : manager);
   for (const UniqueFd* fd : {&std::as_const(ready), &parent}) {
     if (fd->valid() && fcntl(fd->get(), F_SETFD, FD_CLOEXEC) != 0) {
       return Complain(
@@ -477,7 +472,9 @@ int RunNode(const NodeOptions& options) {
       Log(LogLevel::kWarning, "nobody reads that the node is ready");
     }
     ready.Reset();
-    end = AwaitEnd(node, signals.get(), parent.get(), parent_process.get());
+    service.Ready(node.ready_line().ForPeople());
+    end = AwaitEnd(node, service, signals.get(), parent.get(), parent_process.get());
+    service.Stopping();
     Log(end.failed ? LogLevel::kError : LogLevel::kInfo, "ending: ", end.reason);
     // The log may lie in what is gone.
     if (end.failed) std::fprintf(stderr, "sheaf: the node ends: %s\n", end.reason.c_str());

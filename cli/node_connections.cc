@@ -41,6 +41,10 @@ absl::StatusOr<Credentials> LoadCredentials(const NodeFlags& flags, const Settin
     SHEAF_ASSIGN_OR_RETURN(credentials.token, ParseToken(settings.token));
     return credentials;
   }
+  if (flags.token_file.empty() && !settings.ray_auth_token.empty()) {
+    credentials.token = TokenOf(settings.ray_auth_token);
+    return credentials;
+  }
   std::string file = flags.token_file.empty() ? settings.token_file : flags.token_file;
   if (file.empty()) file = settings.base_directory + "/token";
   if (flags.join.empty()) {

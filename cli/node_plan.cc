@@ -1,11 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/node_plan.h"
 
-#include <sys/stat.h>
-
 #include <ctime>
-#include <fstream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -17,6 +15,7 @@
 #include "object_store/arena/arena_memory.h"
 #include "object_store/machine_memory.h"
 #include "raylet/host/machine.h"
+#include "rpc/security/credentials.h"
 #include "shm/attach.h"
 
 namespace sheaf::cli {
@@ -62,25 +61,22 @@ absl::StatusOr<Labels> ParseLabels(const std::string& text) {
 
 // As it travels: what Prometheus reads from its credentials_file.
 absl::StatusOr<std::string> ReadMetricsToken(const std::string& path) {
-  struct stat info;
-  std::ifstream file(path);
-  std::string token;
-  if (stat(path.c_str(), &info) != 0 || !(file >> token)) {
-    return absl::InvalidArgumentError(absl::StrCat("--metrics-token-file ", path,
-                                                   ": no token can be read there; make one with: "
-                                                   "(umask 077; openssl rand -hex 32 > ",
-                                                   path, ")"));
+  const absl::StatusOr<std::string> text = ReadSecretFile(path);
+  if (!text.ok()) {
+    return absl::Status(
+        text.status().code(),
+        absl::StrCat("--metrics-token-file ", path, ": ", text.status().message(),
+                     absl::IsNotFound(text.status())
+                         ? "; make one with: (umask 077; openssl rand -hex 32 > " + path + ")"
+                         : ""));
   }
-  if ((info.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("--metrics-token-file ", path, ": others can read it; chmod 600 ", path));
-  }
+  std::string token(absl::StripAsciiWhitespace(*text));
   if (token.size() < kLeastMetricsToken) {
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics-token-file ", path, ": a token of ", token.size(),
                      " characters can be guessed; want ", kLeastMetricsToken, " or more"));
   }
-  return std::string(token);  // A copy: GCC 12 warns of bytes that moving it would not touch.
+  return token;
 }
 
 // An amount of a known resource, with the name of its flag in errors.
@@ -160,6 +156,8 @@ absl::StatusOr<NodePlan> PlanNode(const NodeFlags& flags, const Settings& given)
       flags.metrics_token_file.empty() ? settings.metrics_token_file : flags.metrics_token_file;
   if (!token_file.empty()) {
     SHEAF_ASSIGN_OR_RETURN(plan.metrics.token, ReadMetricsToken(token_file));
+  } else if (!flags.metrics_address.empty()) {  // On loopback without one, as ever.
+    plan.metrics.token = settings.ray_auth_token;
   }
   return plan;
 }

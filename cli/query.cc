@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "absl/strings/match.h"
@@ -79,6 +80,12 @@ absl::StatusOr<std::vector<RunningNode>> FindNodes(const std::string& address) {
     if (peer.ok()) nodes.push_back({session, static_cast<int>(peer->pid)});
   }
   return nodes;
+}
+
+NodeNumber NumberOf(const RunningNode& node) {
+  std::ifstream file(node.session + "/node");
+  NodeNumber number = 0;
+  return file >> number ? number : 0;
 }
 
 absl::StatusOr<RunningNode> FindNode(const QueryOptions& options) {

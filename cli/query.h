@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/ids.h"
 #include "base/mutex.h"
 #include "base/unix_socket.h"
 #include "proto/raylet.pb.h"
@@ -46,6 +47,9 @@ absl::StatusOr<std::vector<RunningNode>> FindNodes(const std::string& address);
 
 // The one that `options` mean. kNotFound: none runs.
 absl::StatusOr<RunningNode> FindNode(const QueryOptions& options);
+
+// The number that the node has written into its session; 0: it has not.
+NodeNumber NumberOf(const RunningNode& node);
 
 // Asks the node that `options` mean. kNotFound: none runs. kDeadlineExceeded: it did not answer in
 // time.

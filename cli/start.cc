@@ -236,6 +236,7 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--log-format", log_format);
   add("--keep-jobs", absl::StrCat(keep_jobs));
   if (port >= 0) add("--port", std::to_string(port));
+  if (health_port >= 0) add("--health-port", std::to_string(health_port));
   add("--tls-peer-name", tls_peer_name);
   return out;
 }
@@ -243,6 +244,10 @@ std::vector<std::string> NodeFlags::Arguments() const {
 std::string ReadyLine::Text() const {
   return absl::StrCat("ready\t", session, "\t", metrics_url, "\t", address, "\t", node, "\t",
                       dashboard_url, "\n");
+}
+
+std::string ReadyLine::ForPeople() const {
+  return absl::StrCat("node ", node, " of ", address, ", session ", session);
 }
 
 bool ReadyLine::Parse(const std::string& text, ReadyLine& out) {

@@ -38,6 +38,7 @@ struct NodeFlags {
   std::string host;          // Where this node listens; empty: 127.0.0.1.
   std::string advertise;     // HOST:PORT that others dial; empty: as it listens.
   int port = -1;             // -1: of a head 6379, or a free one if that is taken; else a free one.
+  int health_port = -1;      // For probes, beside `port`; -1: none.
   std::string token_file;    // Counts before the environment. Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE,
                              // or `token` in the directory of sessions.
   double unheard_limit = 15;       // Seconds; docs/cli.md.
@@ -65,10 +66,11 @@ int RunStart(const StartOptions& options);
 struct ReadyLine {
   std::string session;
   std::string metrics_url;
-  std::string address;          // Of the cluster's head, HOST:PORT; empty: the node is alone.
-  uint32_t node = 0;            // Its number.
-  std::string dashboard_url{};  // Empty: there is none.
-  std::string Text() const;     // "ready SESSION URL ADDRESS NODE DASHBOARD\n".
+  std::string address;            // Of the cluster's head, HOST:PORT; empty: the node is alone.
+  uint32_t node = 0;              // Its number.
+  std::string dashboard_url{};    // Empty: there is none.
+  std::string Text() const;       // "ready SESSION URL ADDRESS NODE DASHBOARD\n".
+  std::string ForPeople() const;  // "node 3 of 10.0.0.1:6379, session SESSION".
   static bool Parse(const std::string& text, ReadyLine& out);
 };
 

@@ -33,8 +33,7 @@ std::string TextOf(const prometheus::Collectable& source) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
-    const EndpointOptions& options, const prometheus::Collectable& source) {
-  http::Router router;
+    const EndpointOptions& options, const prometheus::Collectable& source, http::Router router) {
   router.Add({.method = "GET",
               .pattern = "/metrics",
               .handler = [&source](const http::Request&, const http::Reply& reply) {

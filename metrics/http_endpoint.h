@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Serves http://ADDRESS:PORT/metrics in the Prometheus text format, and nothing else. Built on
+// Serves http://ADDRESS:PORT/metrics in the Prometheus text format. Built on
 // http/server.h, not on prometheus-cpp's Exposer, which checks no Host header (a web page could read
 // the figures by DNS rebinding). One thread of its own, which blocks all signals.
 #pragma once
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "http/router.h"
 #include "prometheus/collectable.h"
 
 namespace sheaf::metrics {
@@ -24,11 +25,12 @@ struct EndpointOptions {
 
 class HttpEndpoint {
  public:
-  // Starts to serve what `source` collects; `source` outlives the endpoint and is called from its
-  // thread. kInvalidArgument: not a numeric address, or not loopback and no token. kUnavailable:
-  // the port is taken.
+  // Starts to serve what `source` collects, and the routes of `router`; `source` outlives the
+  // endpoint and is called from its thread. kInvalidArgument: not a numeric address, or not
+  // loopback and no token. kUnavailable: the port is taken.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const EndpointOptions& options,
-                                                             const prometheus::Collectable& source);
+                                                             const prometheus::Collectable& source,
+                                                             http::Router router = {});
   // Ends the threads: a few milliseconds, plus what a request takes.
   virtual ~HttpEndpoint() = default;
   virtual uint16_t port() const = 0;

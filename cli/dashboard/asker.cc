@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/dashboard/asker.h"
 
-#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -9,12 +8,6 @@
 #include "cli/list.h"
 
 namespace sheaf::cli {
-
-NodeNumber NumberOf(const RunningNode& node) {
-  std::ifstream file(node.session + "/node");
-  NodeNumber number = 0;
-  return file >> number ? number : 0;
-}
 
 dashboard::AskNode AskerOf(const std::string& session) {
   return [node = std::make_shared<KeptNode>(session)](

@@ -67,7 +67,7 @@ DashboardFlags FlagsOf(const NodeFlags& node, const Settings& settings,
   if (!node.dashboard_host.empty()) flags.host = node.dashboard_host;
   if (node.dashboard_port >= 0) flags.port = static_cast<uint16_t>(node.dashboard_port);
   flags.token_file = node.token_file;
-  if (flags.token_file.empty() && settings.token.empty()) {
+  if (flags.token_file.empty() && settings.token.empty() && settings.ray_auth_token.empty()) {
     flags.token_file = settings.token_file;
     const std::string own = settings.base_directory + "/token";
     std::error_code ignored;

@@ -148,6 +148,8 @@ std::vector<std::string> DashboardFlags::Arguments() const {
 
 absl::StatusOr<std::string> HttpToken(const std::string& given) {
   SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
+  // Clients have it, and send it as it is.
+  if (given.empty() && !settings.ray_auth_token.empty()) return settings.ray_auth_token;
   absl::StatusOr<std::string> token;
   if (given.empty() && !settings.token.empty()) {
     token = ParseToken(settings.token);

@@ -49,7 +49,7 @@ int RunDashboard(const DashboardFlags& flags);
 int RunToken(const std::string& file);
 
 // What HTTP requests carry ("Authorization: Bearer TOKEN"), made from the cluster's token, which
-// itself never travels. Empty: there is no cluster token in `file`, nor where nodes look for it.
+// itself never travels; or RAY_AUTH_TOKEN, where the cluster's token is made of that. Empty: there is no cluster token in `file`, nor where nodes look for it.
 // kInvalidArgument, kPermissionDenied: as LoadToken.
 absl::StatusOr<std::string> HttpToken(const std::string& file);
 

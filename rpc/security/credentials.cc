@@ -26,7 +26,13 @@ absl::Status Errno(const std::string& what) {
   return absl::ErrnoToStatus(error, what);
 }
 
-// The bytes of `path`. `secret`: only this user (or root) may own it, nobody else read it.
+// Whether no other user can read a file of this owner and mode.
+bool IsSecret(const struct stat& info) {
+  if (info.st_uid == geteuid()) return (info.st_mode & 077) == 0;
+  return info.st_uid == 0 && (info.st_mode & 037) == 0;
+}
+
+// The bytes of `path`. `secret`: as ReadSecretFile.
 absl::StatusOr<std::string> ReadFile(const std::string& path, bool secret) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
@@ -34,7 +40,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, bool secret) {
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
   }
-  if (secret && ((info.st_uid != geteuid() && info.st_uid != 0) || (info.st_mode & 077) != 0)) {
+  if (secret && !IsSecret(info)) {
     return absl::PermissionDeniedError(absl::StrCat(
         path, " must belong to this user and be readable by nobody else: chmod 600 ", path));
   }
@@ -63,8 +69,16 @@ absl::StatusOr<std::string> ParseToken(std::string_view hexadecimal) {
   return absl::HexStringToBytes(digits);
 }
 
+std::string TokenOf(std::string_view secret) {
+  return std::string(AsView(Sha256(std::string("sheaf cluster 1").append(secret))));
+}
+
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
+  return ReadFile(path, /*secret=*/true);
+}
+
 absl::StatusOr<std::string> LoadToken(const std::string& path) {
-  SHEAF_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, /*secret=*/true));
+  SHEAF_ASSIGN_OR_RETURN(const std::string text, ReadSecretFile(path));
   absl::StatusOr<std::string> token = ParseToken(text);
   if (!token.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", token.status().message()));
@@ -104,7 +118,7 @@ absl::StatusOr<Credentials> LoadCertificates(const std::string& directory,
   out.peer_name = peer_name;
   SHEAF_ASSIGN_OR_RETURN(out.authority_pem, ReadFile(directory + "/ca.pem", /*secret=*/false));
   SHEAF_ASSIGN_OR_RETURN(out.certificate_pem, ReadFile(directory + "/node.pem", /*secret=*/false));
-  SHEAF_ASSIGN_OR_RETURN(out.key_pem, ReadFile(directory + "/node.key", /*secret=*/true));
+  SHEAF_ASSIGN_OR_RETURN(out.key_pem, ReadSecretFile(directory + "/node.key"));
   const absl::Status fit =
       CheckCertificates(out.authority_pem, out.certificate_pem, out.key_pem, peer_name);
   if (!fit.ok()) {
@@ -116,7 +130,7 @@ absl::StatusOr<Credentials> LoadCertificates(const std::string& directory,
 absl::Status MakeNodeCertificate(const std::string& authority, const std::string& directory,
                                  const std::vector<std::string>& hosts, int64_t seconds_valid) {
   SHEAF_ASSIGN_OR_RETURN(const std::string pem, ReadFile(authority + "/ca.pem", /*secret=*/false));
-  SHEAF_ASSIGN_OR_RETURN(const std::string key, ReadFile(authority + "/ca.key", /*secret=*/true));
+  SHEAF_ASSIGN_OR_RETURN(const std::string key, ReadSecretFile(authority + "/ca.key"));
   return MakeNodeCertificateBy(pem, key, directory, hosts, seconds_valid);
 }
 

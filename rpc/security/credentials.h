@@ -28,6 +28,15 @@ struct Credentials {
 // kInvalidArgument: anything else; the text does not show it.
 absl::StatusOr<std::string> ParseToken(std::string_view hexadecimal);
 
+// That of a cluster whose secret is a text of any form, as Kubernetes' operators hand them out: 32
+// bytes, of which nobody gets back to the text.
+std::string TokenOf(std::string_view secret);
+
+// What stands in the file `path`, which no other user may read: it is this user's and 0600 at most,
+// or root's and 0640, as a Secret that Kubernetes mounts for a group is. kPermissionDenied: it is
+// not so. kInvalidArgument: no file, or a large one. Others: the file system's.
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
+
 // The token in the file `path`, which is made with a new token, mode 0600, if there is none.
 // kPermissionDenied: somebody else's file, or one that others can read. kInvalidArgument: no token
 // in it. Others: the file system's.

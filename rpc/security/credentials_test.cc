@@ -56,6 +56,34 @@ TEST_CASE("a token file is made once, for this user alone, and read ever after")
   }
 }
 
+TEST_CASE("a secret that root keeps for a group, as Kubernetes mounts them, is read by others") {
+  if (geteuid() != 0) return;  // Only root can give files away.
+  constexpr gid_t kGroup = 10001;
+  const ScratchDirectory directory;
+  chmod(directory.path().c_str(), 0755);
+  const std::string path = directory / "token";
+  std::ofstream(path) << std::string(64, 'a');
+  REQUIRE(chown(path.c_str(), 0, kGroup) == 0);
+  const auto read_with = [&](mode_t mode) {
+    REQUIRE(chmod(path.c_str(), mode) == 0);
+    REQUIRE(setegid(kGroup) == 0);
+    REQUIRE(seteuid(kGroup) == 0);
+    const absl::StatusCode code = LoadToken(path).status().code();
+    REQUIRE(seteuid(0) == 0);
+    REQUIRE(setegid(0) == 0);
+    return code;
+  };
+  CHECK(read_with(0440) == absl::StatusCode::kOk);
+  CHECK(read_with(0640) == absl::StatusCode::kOk);
+  CHECK(read_with(0660) == absl::StatusCode::kPermissionDenied);
+  CHECK(read_with(0444) == absl::StatusCode::kPermissionDenied);
+}
+
+TEST_CASE("a secret of any form gives the same token to all who know it") {
+  CHECK(absl::BytesToHexString(TokenOf("a secret of some length")) ==
+        "a5c4fdcf7e67d3c7bdf6edd50e78235ab897bedf5eb325a700b297d33184b3ae");
+}
+
 TEST_CASE("a token is 64 hexadecimal digits") {
   const std::string digits = "00112233445566778899aabbccddeeffFFEEDDCCBBAA99887766554433221100";
   const auto token = ParseToken("  " + digits + "\n");

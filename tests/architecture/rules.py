@@ -136,6 +136,7 @@ WORLD = [
         "sockets",
         _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
         "base/unix_socket.* rpc/grpc_* rpc/route_address.* http/peer_user.* cli/dashboard/child.* "
+        "cli/service/service_notifier.* "
         "collective/net/link_formation.*",
     ),
     # The last asks the kernel what it can.

@@ -22,7 +22,6 @@ import urllib.request
 
 import cli_test
 
-UNITS = pathlib.Path(__file__).parents[2] / "deploy/systemd"
 SIZE = ["--num-cpus", "1", "--object-store-memory", "64MiB"]
 
 
@@ -413,27 +412,6 @@ class Metrics(Case):
             f"they are in {self.get(head['metrics_url'])}",
             5,
         )
-
-
-@unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
-class Units(unittest.TestCase):
-    def test_systemd_understands_them(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for unit in UNITS.glob("*.service"):
-                text = unit.read_text().replace("/usr/bin/sheaf", os.path.abspath(cli_test.SHEAF))
-                self.assertIn("--resume=latest", text)
-                path = pathlib.Path(folder, unit.name)
-                path.write_text(text)
-                said = subprocess.run(
-                    ["systemd-analyze", "verify", str(path)], capture_output=True, text=True
-                )
-                self.assertEqual(
-                    (0, ""),
-                    (
-                        said.returncode,
-                        "\n".join(line for line in said.stderr.splitlines() if folder in line),
-                    ),
-                )
 
 
 if __name__ == "__main__":

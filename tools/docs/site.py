@@ -48,7 +48,7 @@ PARTS = {
         "docs/cross_language.md",
         "docs/nccl.md",
     ],
-    "Operate": ["docs/operate.md", "SECURITY.md"],
+    "Operate": ["docs/operate.md", "docs/deploy.md", "SECURITY.md"],
     "Inside": ["ARCHITECTURE.md", "CONTRIBUTING.md"],
     "Design": ["docs/design"],
     "Evidence": ["docs/evidence"],

@@ -16,6 +16,8 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
+from sheaf._internal import greeting
+
 _TIMEOUT_S = 60.0
 _REPEAT_S = 30.0  # A request is repeated for so long while nobody answers.
 _FOLLOW_S = 60.0
@@ -28,6 +30,7 @@ _KEEPALIVE = (  # Options of a socket: asked after 30 s of silence, given up 60 
     ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 20),
     ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 3),
 )
+_DASHBOARD_PORT = 8265
 _TOKEN_VARIABLE = "RAY_AUTH_TOKEN"
 _TOKEN_FILE_VARIABLE = "RAY_AUTH_TOKEN_PATH"
 _MODE_VARIABLE = "RAY_AUTH_MODE"
@@ -315,8 +318,23 @@ def _url(address: str | None) -> str:
                 break
     if address is not None and "://" in address:
         return address.rstrip("/")
-    if address and address != "auto" and os.sep not in address and ":" in address:
-        return f"http://{address.rstrip('/')}"
     from sheaf._internal import dashboard_url  # For nodes of this machine.
 
+    if address and address != "auto" and os.sep not in address and ":" in address:
+        if not _is_node(address):
+            return f"http://{address.rstrip('/')}"
+        try:  # A node of this machine knows its cluster.
+            return dashboard_url.of_session(None)
+        except ConnectionError:
+            return f"http://{address.rpartition(':')[0]}:{_DASHBOARD_PORT}"
     return dashboard_url.of_session(address)
+
+
+def _is_node(address: str) -> bool:
+    """Whether HOST:PORT is what nodes join a cluster by, as RAY_ADDRESS names it in pods."""
+    host, _, port = address.rpartition(":")
+    try:
+        greeting.greet(host.strip("[]"), int(port))
+    except (OSError, ValueError):
+        return False
+    return True

@@ -6,22 +6,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
-import ssl
 import sys
 import time
 from typing import Any
 
-from sheaf._internal import fields_file, job_server, program
+from sheaf._internal import fields_file, greeting, job_server, program
+from sheaf._ray.scripts import shared_secret
 from sheaf._ray.scripts.options import Meaningless, parser_of, truth
 
 _PORT = 6379
-_HEALTH_S = 5.0
 _ENDS_S = 10.0
 _LOCAL = {"localhost": "127.0.0.1"}  # Listeners are named by numeric addresses.
-# The beginning of HTTP/2, and how a server's answer begins: a frame of settings.
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-_SETTINGS = 4
 _DRAIN_REASONS = ("DRAIN_NODE_REASON_IDLE_TERMINATION", "DRAIN_NODE_REASON_PREEMPTION")
 
 
@@ -63,10 +58,15 @@ def _start_parser() -> tuple[argparse.ArgumentParser, Meaningless]:
     )
     parser.add_argument("--labels", default="", help="KEY=VALUE,...")
     parser.add_argument("--labels-file", help="YAML or JSON with labels")
-    parser.add_argument("--include-dashboard", type=truth, help="true or false")
+    parser.add_argument(
+        "--include-dashboard", type=truth, nargs="?", const=True, help="true or false"
+    )
     parser.add_argument("--dashboard-host", help="where the dashboard listens")
     parser.add_argument("--dashboard-port", type=int, help="its port")
     parser.add_argument("--metrics-export-port", type=int, help="the port of the metrics")
+    parser.add_argument(
+        "--dashboard-agent-listen-port", type=int, help="a port that tells whether the node is well"
+    )
     parser.add_argument("--temp-dir", help="where session directories go")
     parser.add_argument("--block", action="store_true", help="stay in the foreground")
     without = Meaningless(parser)
@@ -81,7 +81,6 @@ def _start_parser() -> tuple[argparse.ArgumentParser, Meaningless]:
         "--max-worker-port",
         "--worker-port-list",
         "--ray-client-server-port",
-        "--dashboard-agent-listen-port",
         "--dashboard-agent-grpc-port",
         "--runtime-env-agent-port",
         "--plasma-directory",
@@ -115,12 +114,19 @@ def start(arguments: list[str]) -> int:
     words = ["start"]
     words += ["--head"] if given.head else []
     words += ["--block"] if given.block else []
-    labels = [f"{key}={value}" for key, value in _labels_of(given).items()]
+    labels = [
+        f"{key}={value}" for key, value in shared_secret.group_label(_labels_of(given)).items()
+    ]
     host = given.dashboard_host
+    own = _LOCAL.get(given.node_ip_address, given.node_ip_address)
+    listens = (
+        shared_secret.listening(own, not given.head) if shared_secret.take() else {"host": own}
+    )
     for name, value in (
         ("address", given.address),
-        ("host", _LOCAL.get(given.node_ip_address, given.node_ip_address)),
+        *listens.items(),
         ("port", given.port),
+        ("health-port", given.dashboard_agent_listen_port),
         ("num-cpus", given.num_cpus),
         ("num-gpus", given.num_gpus),
         ("memory", given.memory),
@@ -245,9 +251,9 @@ def health_check(arguments: list[str]) -> int:
     if not where or where == "auto" or os.sep in where:
         # Its jobs are known to the GCS alone, which must answer.
         words = [f"--address={where}"] if where and where != "auto" else []
-        return _quiet("list", "jobs", "--limit=1", f"--timeout={_HEALTH_S:g}", *words)
+        return _quiet("list", "jobs", "--limit=1", f"--timeout={greeting.ANSWER_S:g}", *words)
     host, _, port = where.rpartition(":") if ":" in where else (where, "", str(_PORT))
-    _greet(host.strip("[]"), int(port))
+    greeting.greet(host.strip("[]"), int(port))
     return 0
 
 
@@ -256,38 +262,6 @@ def _quiet(*words: str) -> int:
 
     done = subprocess.run([program.command(), *words], stdout=subprocess.DEVNULL)
     return 1 if done.returncode else 0
-
-
-def _greet(host: str, port: int) -> None:
-    """OSError: nothing there answers as a node does, over TLS or without."""
-    with socket.create_connection((host, port), _HEALTH_S) as connection:
-        connection.sendall(_HELLO)
-        if _answers(connection):
-            return
-    # A cluster with certificates wants one of ours; that it begins to shake hands is an answer.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(["h2"])
-    with (
-        socket.create_connection((host, port), _HEALTH_S) as connection,
-        context.wrap_socket(connection) as wrapped,
-    ):
-        if wrapped.selected_alpn_protocol() != "h2":
-            raise ConnectionError(f"{host}:{port} answers, but is no node")
-
-
-def _answers(connection: socket.socket) -> bool:
-    head = b""
-    try:
-        while len(head) < 9:
-            piece = connection.recv(9 - len(head))
-            if not piece:
-                return False
-            head += piece
-    except ConnectionError:
-        return False
-    return head[3] == _SETTINGS
 
 
 def kill_actor(arguments: list[str]) -> int:

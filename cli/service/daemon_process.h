@@ -1,0 +1,18 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What a node does to its own process before it begins.
+#pragma once
+
+#include "base/unique_fd.h"
+
+namespace sheaf::cli {
+
+// Signals that end a node, as something to poll. Blocked here, so in all threads that are started
+// later.
+UniqueFd BlockSignals();
+// The memory of messages, of up to 4 MiB, is kept for the next ones: given back to the kernel after
+// each, it comes as new pages again, which cost more than the copy of the bytes into them.
+void KeepFreedMemory();
+// Who started us may have closed them; nothing else may get their numbers.
+void OpenStandardStreams();
+
+}  // namespace sheaf::cli

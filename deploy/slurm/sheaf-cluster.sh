@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+# A Sheaf cluster on the machines of a Slurm job, for one program:
+#
+#   srun --ntasks-per-node=1 sheaf-cluster.sh python3 train.py      (sheaf.sbatch is a whole job)
+#
+# Each task of the step becomes a node; the first one is the head, and runs the program there with SHEAF_ADDRESS set
+# when all nodes have joined. When the program ends all nodes do, and its exit status is that of the step.
+#
+# Settings: SHEAF_PROGRAM (default: sheaf in PATH), CLUSTER_DIRECTORY (a folder that all machines see; default: the one that
+# the job was submitted from), CLUSTER_HOST (the address of this machine; default: what its name resolves to),
+# CLUSTER_FLAGS (more options of sheaf start), CLUSTER_SECONDS (for how long nodes wait for each other, default 300).
+set -euo pipefail
+
+: "${SLURM_JOB_ID:?this runs below srun}" "${SLURM_PROCID:?this runs below srun}" "${SLURM_NTASKS:?this runs below srun}"
+(($# > 0)) || {
+  echo "sheaf-cluster.sh: which program? As: srun sheaf-cluster.sh python3 train.py" >&2
+  exit 2
+}
+sheaf=${SHEAF_PROGRAM:-sheaf}
+seconds=${CLUSTER_SECONDS:-300}
+host=${CLUSTER_HOST:-$(getent ahosts "$(hostname)" | awk 'NR == 1 {print $1}')}
+# Readable by this user alone: the token lies there.
+shared=${CLUSTER_DIRECTORY:-${SLURM_SUBMIT_DIR:-$PWD}}/.sheaf-$SLURM_JOB_ID.${SLURM_STEP_ID:-0}
+# State that a job needs only while it runs, on the machine's own disk.
+export SHEAF_DIR=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/sheaf-$UID-$SLURM_JOB_ID-$SLURM_PROCID SHEAF_STATE_IN_MEMORY=1
+session=
+
+fail() {
+  echo "sheaf-cluster.sh: task $SLURM_PROCID on $host: $*" >&2
+  exit 1
+}
+
+leave() {
+  local status=$?
+  trap - EXIT
+  ((SLURM_PROCID != 0)) || touch "$shared/over" 2>/dev/null || true
+  [[ -z $session ]] || "$sheaf" stop --address "$session" >/dev/null || true
+  rm -rf "$SHEAF_DIR"
+  # Others may still look for the end.
+  exit "$status"
+}
+trap leave EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+
+# await COMMAND...: until it succeeds, for `seconds` at most.
+await() {
+  local end=$((SECONDS + seconds))
+  until "$@"; do
+    ((SECONDS < end)) || return 1
+    sleep 0.2
+  done
+}
+
+# start OPTION...: a node; its answer is JSON.
+start() {
+  local answer
+  # shellcheck disable=SC2086  # Flags are several words.
+  answer=$("$sheaf" start --json --timeout "$seconds" --token-file "$shared/token" --host "$host" \
+    --num-cpus "${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_ON_NODE:-$(nproc)}}" "$@" ${CLUSTER_FLAGS:-}) || fail "the node does not start"
+  session=$(field session "$answer")
+  address=$(field address "$answer")
+}
+
+field() { sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" <<<"$2"; }
+
+all_are_there() { (($("$sheaf" list nodes --json --address "$session" | grep -o '"state": *"ALIVE"' | wc -l) == SLURM_NTASKS)); }
+
+over_or_gone() { [[ -e $shared/over ]] || ! "$sheaf" status --address "$session" >/dev/null 2>&1; }
+
+if ((SLURM_PROCID == 0)); then
+  rm -rf "$shared"
+  (umask 077 && mkdir -p "$shared")
+  start --head --port 0
+  echo "$address" >"$shared/address.part"
+  mv "$shared/address.part" "$shared/address"
+  await all_are_there || fail "not all $SLURM_NTASKS nodes have joined within $seconds s"
+  status=0
+  SHEAF_ADDRESS=$session "$@" || status=$?
+  exit "$status"
+else
+  await test -e "$shared/address" || fail "the head has not started within $seconds s ($shared/address)"
+  start --address "$(<"$shared/address")"
+  until over_or_gone; do sleep 1; done
+fi

@@ -1,0 +1,486 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""The Helm chart: each value is described, wrong ones are refused with words, and what it makes of
+twelve sets of values is what Kubernetes' schemas and good manners want.
+
+Usage: chart_test.py [--helm PROGRAM --kubeconform PROGRAM --schemas FOLDER]
+
+Without the three, as ./do test runs it, the schema of the values alone is looked at.
+"""
+
+import argparse
+import base64
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+try:
+    import jsonschema
+    import yaml
+except ImportError as error:
+    print(f"skipped: {error}: apt-get install python3-yaml python3-jsonschema")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).parents[2]
+CHART = ROOT / "deploy/helm/sheaf"
+SETS = sorted((CHART / "ci").glob("*-values.yaml"))
+TOOLS = argparse.Namespace(helm=None, kubeconform=None, schemas=None)
+OLDEST, KUBERNETES = "1.25.0", "1.37.0"
+WAIT_S = 60
+HEAD = "prod-sheaf-head.data.svc.cluster.local"
+TEMPLATE = ["template", "prod", str(CHART), "--kube-version", KUBERNETES]
+OF_OTHERS = "PodMonitor,Certificate"  # Their schemas are not Kubernetes'.
+GROUP = {
+    "name": "a",
+    "replicas": 1,
+    "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+}
+
+# What is wrong -> words of the refusal, of the schema's check here and of Helm's.
+WRONG = [
+    ({"imag": {}}, "imag", "imag"),
+    ({"image": {"repository": "sheaf", "tag": "latest"}}, "latest", "tag"),
+    ({"image": {"repository": "sheaf:1.0"}}, "sheaf:1.0", "repository"),
+    ({"image": {"repository": "sheaf", "digest": "sha256:12"}}, "sha256:12", "digest"),
+    ({"listenAddress": "127.0.0.1"}, "127.0.0.1", "listenAddress"),
+    ({"head": {"resources": {"limits": {"memory": "lots"}}}}, "lots", "memory"),
+    ({"workerGroups": [{**GROUP, "replicas": -1}]}, "-1", "replicas"),
+    ({"workerGroups": [{**GROUP, "replicas": "two"}]}, "two", "replicas"),
+    ({"workerGroups": [{**GROUP, "name": "Big_Ones"}]}, "Big_Ones", "name"),
+    ({"workerGroups": [{**GROUP, "name": "head"}]}, "head", "name"),
+    ({"workerGroups": [{**GROUP, "gpu": 1}]}, "gpu", "gpu"),
+    ({"workerGroups": [{**GROUP, "labels": {"zone": "a,b"}}]}, "a,b", "labels"),
+    ({"workerGroups": [{**GROUP, "drainSeconds": 5}]}, "5 is less than", "drainSeconds"),
+    ({"workerGroups": [{**GROUP, "flags": ["-v"]}]}, "-v", "flags"),
+    (
+        {"workerGroups": [{**GROUP, "env": [{"name": "SHEAF_TOKEN", "value": "x"}]}]},
+        "SHEAF_TOKEN",
+        "env",
+    ),
+    ({"workerGroups": [{"name": "a", "replicas": 1}]}, "resources", "resources"),
+    (
+        {"workerGroups": [{**GROUP, "resources": {**GROUP["resources"], "limits": {"cpu": "1"}}}]},
+        "memory",
+        "memory",
+    ),
+]
+
+
+def merged(values: dict, over: dict) -> dict:
+    """As Helm lays values over those of the chart."""
+    result = dict(values)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def properties(schema: dict, path: str = ""):
+    """Each value that the schema knows: its path, and its part of the schema."""
+    for name, part in schema.get("properties", {}).items():
+        yield f"{path}.{name}", part
+        yield from properties(part, f"{path}.{name}")
+    if "items" in schema:
+        yield from properties(schema["items"], f"{path}[]")
+
+
+class Values(unittest.TestCase):
+    def setUp(self):
+        self.schema = json.loads((CHART / "values.schema.json").read_text())
+        self.values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    def refusal(self, values: dict) -> str:
+        found = jsonschema.Draft7Validator(self.schema).iter_errors(merged(self.values, values))
+        return "\n".join(error.message for error in found)
+
+    def test_each_value_is_described(self):
+        known = list(properties(self.schema))
+        self.assertGreater(len(known), 60)
+        for path, part in known:
+            self.assertRegex(part.get("description", ""), r"\w.*[.:)]$", path)
+
+    def test_nothing_that_is_not_known_is_taken(self):
+        for path, part in [("", self.schema), *properties(self.schema)]:
+            if part.get("properties") and not path.endswith((".requests", ".limits")):
+                self.assertIs(False, part.get("additionalProperties"), path)
+
+    def test_the_values_of_the_chart_and_the_twelve_sets_are_right(self):
+        self.assertEqual("", self.refusal({}))
+        self.assertEqual(12, len(SETS))
+        for file in SETS:
+            with self.subTest(file.name):
+                self.assertEqual("", self.refusal(yaml.safe_load(file.read_text())))
+
+    def test_wrong_values_are_named(self):
+        for values, words, _ in WRONG:
+            with self.subTest(values):
+                self.assertIn(words, self.refusal(values))
+
+    def test_the_version_is_that_of_the_sources(self):
+        chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+        project = re.search(
+            r"project\(Sheaf VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text()
+        )
+        self.assertEqual(project[1], chart["appVersion"])
+
+
+class WithHelm(unittest.TestCase):
+    """What Helm makes of each set."""
+
+    @classmethod
+    def setUpClass(cls):
+        if TOOLS.helm is None:
+            raise unittest.SkipTest("without --helm: ./do deploy chart runs these")
+        cls.texts = {}
+        for file in SETS:
+            done = cls.helm(*TEMPLATE, "--namespace", "data", "-f", str(file))
+            assert done.returncode == 0, f"{file.name}: {done.stderr}"
+            cls.texts[file.stem.removesuffix("-values")] = done.stdout
+        cls.objects = {
+            name: [one for one in yaml.safe_load_all(text) if one]
+            for name, text in cls.texts.items()
+        }
+
+    @classmethod
+    def helm(cls, *words: str, **more) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [TOOLS.helm, *words], capture_output=True, text=True, timeout=60, **more
+        )
+
+    def of(self, name: str, kind: str) -> list[dict]:
+        return [one for one in self.objects[name] if one["kind"] == kind]
+
+
+class Rendered(WithHelm):
+    def pods(self):
+        for name, objects in self.objects.items():
+            for one in objects:
+                if one["kind"] in ("StatefulSet", "Deployment"):
+                    spec = one["spec"]["template"]["spec"]
+                    yield f"{name}: {one['metadata']['name']}", spec, spec["containers"][0]
+
+    def test_helm_finds_nothing_wrong(self):
+        for file in SETS:
+            done = self.helm(
+                *("lint", "--strict", "--kube-version", KUBERNETES, str(CHART), "-f", str(file))
+            )
+            self.assertEqual(0, done.returncode, done.stdout)
+
+    def test_kubernetes_knows_all_that_is_said(self):
+        where = (
+            f"{TOOLS.schemas}/{{{{.NormalizedKubernetesVersion}}}}-local{{{{.StrictSuffix}}}}"
+            "/{{.ResourceKind}}{{.KindSuffix}}.json"
+        )
+        for version in (OLDEST, KUBERNETES):
+            done = subprocess.run(
+                [
+                    *(TOOLS.kubeconform, "-strict", "-summary", "-skip", OF_OTHERS),
+                    *("-kubernetes-version", version, "-schema-location", where),
+                ],
+                input="\n---\n".join(self.texts.values()),
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            self.assertEqual(0, done.returncode, f"{version}: {done.stdout}{done.stderr}")
+            self.assertRegex(done.stdout, r"Valid: [1-9]\d+, Invalid: 0, Errors: 0")
+
+    def test_wrong_values_are_refused_with_their_names(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "values.yaml")
+            for values, _, words in WRONG:
+                file.write_text(json.dumps(values))
+                done = self.helm(*TEMPLATE, "-f", str(file))
+                self.assertNotEqual(0, done.returncode, values)
+                self.assertIn("values don't meet the specifications", done.stderr)
+                self.assertIn(words, done.stderr)
+
+    def test_no_pod_may_more_than_it_needs(self):
+        for name, pod, container in self.pods():
+            with self.subTest(name):
+                self.assertIs(False, pod["automountServiceAccountToken"])
+                self.assertIs(True, pod["securityContext"]["runAsNonRoot"])
+                self.assertFalse({"hostNetwork", "hostPID", "hostIPC"} & pod.keys())
+                context = container["securityContext"]
+                self.assertEqual(10001, context["runAsUser"])
+                self.assertIs(True, context["runAsNonRoot"])
+                self.assertIs(True, context["readOnlyRootFilesystem"])
+                self.assertIs(False, context["allowPrivilegeEscalation"])
+                self.assertEqual(["ALL"], context["capabilities"]["drop"])
+                self.assertEqual("RuntimeDefault", context["seccompProfile"]["type"])
+                for volume in pod["volumes"]:
+                    self.assertNotIn("hostPath", volume)
+
+    def test_each_pod_has_an_image_of_a_version_bounds_and_probes(self):
+        for name, _pod, container in self.pods():
+            with self.subTest(name):
+                image = container["image"]
+                self.assertRegex(image, r"@sha256:[0-9a-f]{64}$|:[0-9]+\.[0-9]+\.[0-9]+$")
+                self.assertIn("memory", container["resources"]["limits"])
+                self.assertIn("cpu", container["resources"]["requests"])
+                ports = {port["name"] for port in container["ports"]}
+                for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+                    self.assertIn(container[probe]["httpGet"]["port"], ports)
+
+    def test_workers_leave_in_order(self):
+        for name, pod, container in self.pods():
+            if "-head" in name.split(": ")[1]:
+                continue
+            with self.subTest(name):
+                words = container["lifecycle"]["preStop"]["exec"]["command"]
+                self.assertEqual(["sheaf", "drain", "self", "--wait"], words[:4])
+                self.assertLess(int(words[4]), pod["terminationGracePeriodSeconds"])
+
+    def test_who_takes_nodes_away_leaves_four_of_five(self):
+        budgets = self.of("groups", "PodDisruptionBudget")
+        self.assertEqual(3, len(budgets))
+        for budget in budgets:
+            self.assertEqual("20%", budget["spec"]["maxUnavailable"])
+            self.assertEqual("worker", self.component(budget["spec"]["selector"]))
+
+    def component(self, selector: dict) -> str:
+        return selector["matchLabels"]["app.kubernetes.io/component"]
+
+    def test_selectors_find_their_pods_and_no_others(self):
+        for name, objects in self.objects.items():
+            labels = {
+                one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
+                for one in objects
+                if one["kind"] in ("StatefulSet", "Deployment")
+            }
+            for one in objects:
+                if one["kind"] in ("StatefulSet", "Deployment", "PodDisruptionBudget"):
+                    wanted = one["spec"]["selector"]["matchLabels"].items()
+                    found = [pod for pod, has in labels.items() if wanted <= has.items()]
+                    self.assertEqual([one["metadata"]["name"]], found, name)
+            services = {one["metadata"]["name"]: one for one in objects if one["kind"] == "Service"}
+            head = services["prod-sheaf-head"]["spec"]["selector"].items()
+            found = [pod for pod, has in labels.items() if head <= has.items()]
+            self.assertEqual(["prod-sheaf-head"], found)
+
+    def test_only_nodes_clients_and_the_watch_reach_the_cluster(self):
+        (policy,) = self.of("monitored", "NetworkPolicy")
+        nodes, clients, watch = policy["spec"]["ingress"]
+        self.assertNotIn("ports", nodes)
+        self.assertEqual([{"port": "dashboard"}], clients["ports"])
+        self.assertEqual(
+            {"prod-sheaf-client": "true"}, clients["from"][0]["podSelector"]["matchLabels"]
+        )
+        self.assertEqual([{"port": "metrics"}], watch["ports"])
+        self.assertIn("observability", json.dumps(watch["from"]))
+        self.assertEqual([], self.of("open", "NetworkPolicy"))
+
+    def test_the_token_is_made_where_none_is_given_and_stays(self):
+        (secret,) = self.of("default", "Secret")
+        self.assertEqual("keep", secret["metadata"]["annotations"]["helm.sh/resource-policy"])
+        self.assertEqual({"token", "metrics-token"}, secret["data"].keys())
+        self.assertNotEqual(*secret["data"].values())
+        self.assertEqual([], self.of("own-secret", "Secret"))
+        self.assertIn("name: my-token, key: token", self.texts["own-secret"])
+
+    def test_certificates_carry_the_names_that_nodes_dial(self):
+        (certificate,) = self.of("cert-manager", "Certificate")
+        names = certificate["spec"]["dnsNames"]
+        (worker,) = self.of("cert-manager", "Deployment")
+        (container,) = worker["spec"]["template"]["spec"]["containers"]
+        self.assertIn(f"--address={names[0]}:6379", container["args"])
+        self.assertIn(names[2].removeprefix("*"), container["command"][2])
+        # The script gives each pod a name of one label below that domain, and keeps its arguments.
+        script = container["command"][2].replace("exec sheaf", "echo")
+        for address, label in [("10.1.2.3", "10-1-2-3"), ("fd00::7", "fd00--7")]:
+            done = subprocess.run(
+                ["sh", "-c", script, "sheaf", "--x y"],
+                env={"POD_IP": address, "PATH": "/usr/bin:/bin"},
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(
+                f"start --x y --advertise-address={label}{names[2][1:]}:0\n", done.stdout
+            )
+        volumes = worker["spec"]["template"]["spec"]["volumes"]
+        (tls,) = [volume["secret"] for volume in volumes if volume["name"] == "tls"]
+        self.assertEqual(certificate["spec"]["secretName"], tls["secretName"])
+        self.assertEqual(
+            {"node.pem", "node.key", "ca.pem"}, {item["path"] for item in tls["items"]}
+        )
+
+    def test_each_option_is_one_of_sheaf_start(self):
+        program = ROOT / "build/cli/sheaf"
+        if not program.exists():
+            self.skipTest("build/cli/sheaf is not built")
+        known = subprocess.run([program, "start", "--help"], capture_output=True, text=True).stdout
+        for name, _, container in self.pods():
+            words = [*container["command"], *container["args"]]
+            for flag in [word.split("=")[0] for word in words if word.startswith("--")]:
+                self.assertRegex(known, rf"{flag}\b", name)
+
+
+class Pod:
+    """A container of the chart as a process of this machine: ports, paths and the names of services
+    are others here."""
+
+    def __init__(self, spec: dict, folder: pathlib.Path, secret: dict, head_port: int, names=None):
+        """`names`: a file for /etc/hosts, by which the names of services are good here, too."""
+        self.container = spec["containers"][0]
+        self.ports = {
+            port["name"]: free_port() if port["name"] != "sheaf" else head_port
+            for port in self.container["ports"]
+        }
+        folder.mkdir()
+        token = folder / "metrics-token"
+        token.write_bytes(secret["metrics-token"])
+        token.chmod(0o600)
+        self.places = {
+            **({} if names else {HEAD: "localhost"}),
+            ":6379": f":{head_port}",
+            "--port=6379": f"--port={head_port}",
+            "--dashboard-port=8265": f"--dashboard-port={self.ports.get('dashboard')}",
+            "=9400": f"={self.ports['metrics']}",
+            "=9401": f"={self.ports['health']}",
+            "/etc/sheaf/metrics/token": str(token),
+            "/etc/sheaf/tls": str(folder.parent / "certificates"),
+        }
+        self.environment = {"PATH": f"{ROOT / 'build/cli'}:/usr/bin:/bin"}
+        for one in self.container["env"]:
+            source = one.get("valueFrom", {})
+            if "secretKeyRef" in source:
+                value = secret[source["secretKeyRef"]["key"]].decode()
+            elif "resourceFieldRef" in source:
+                value = self.container["resources"]["requests"]["cpu"]
+            else:
+                value = one.get("value", "127.0.0.1").replace("/var/lib/sheaf", str(folder))
+            self.environment[one["name"]] = value
+        self.environment["SHEAF_STATE_IN_MEMORY"] = "1"
+        words = [self.placed(word) for key in ("command", "args") for word in self.container[key]]
+        mounted = f'mount --bind {names} /etc/hosts && exec "$@"'
+        prefix = ["unshare", "--mount", "sh", "-c", mounted, "sh"] if names else []
+        self.process = subprocess.Popen(
+            [*prefix, *words, "--object-store-memory=64MiB"],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def placed(self, word: str) -> str:
+        for there, here in self.places.items():
+            word = word.replace(there, here)
+        return word
+
+    def ask(self, port: str, path: str, token: str = "") -> int:
+        """The status of an answer; 0: there is none."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[port]}{path}")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def await_ready(self):
+        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+            probe = self.container[name]["httpGet"]
+            end = time.monotonic() + WAIT_S
+            while self.ask(probe["port"], probe["path"]) != 200:
+                assert self.process.poll() is None, self.process.stdout.read()
+                assert time.monotonic() < end, f"{name} fails"
+                time.sleep(0.1)
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            words, env=self.environment, capture_output=True, text=True, timeout=WAIT_S
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+class Running(WithHelm):
+    """The pods of the chart, run."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sh-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def pods(self, values: str, names=None) -> tuple[list[Pod], dict[str, bytes]]:
+        """Of a head and of a worker that has joined it; and what the Secret has."""
+        (secret,) = self.of(values, "Secret")
+        secret = {key: base64.b64decode(value) for key, value in secret["data"].items()}
+        port, pods = free_port(), []
+        for kind in ("StatefulSet", "Deployment"):
+            (one,) = self.of(values, kind)
+            spec = one["spec"]["template"]["spec"]
+            pods.append(Pod(spec, self.folder / kind, secret, port, names))
+            self.addCleanup(pods[-1].end)
+            pods[-1].await_ready()
+        return pods, secret
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give names to addresses")
+    def test_with_certificates_they_know_each_other_by_name(self):
+        (certificate,) = self.of("cert-manager", "Certificate")
+        program = ROOT / "build/cli/sheaf"
+        subprocess.run(
+            [
+                *(program, "cert", "init", self.folder / "certificates"),
+                *(f"--host={name}" for name in certificate["spec"]["dnsNames"]),
+            ],
+            check=True,
+            capture_output=True,
+        )
+        names = self.folder / "hosts"
+        pod = "127-0-0-1.prod-sheaf-nodes.data.svc.cluster.local"
+        names.write_text(f"127.0.0.1 localhost {HEAD} {pod}\n")
+        (head, _), _ = self.pods("cert-manager", names)
+        nodes = json.loads(head.run("sheaf", "list", "nodes", "--json"))["nodes"]
+        self.assertEqual([HEAD, pod], [node["address"].split(":")[0] for node in nodes])
+        self.assertEqual({"ALIVE"}, {node["state"] for node in nodes})
+
+    def test_they_are_a_cluster_and_leave_it_in_order(self):
+        (head, worker), secret = self.pods("default")
+        nodes = json.loads(head.run("sheaf", "list", "nodes", "--json"))["nodes"]
+        groups = {node["labels"]["ray.io/node-group"]: node["total"] for node in nodes}
+        self.assertEqual({"head", "workers"}, groups.keys())
+        # The head's are for nobody, the worker's are what the pod asks for.
+        self.assertEqual((0, 2), (groups["head"].get("CPU", 0), groups["workers"]["CPU"]))
+        for pod in (head, worker):
+            self.assertEqual(401, pod.ask("metrics", "/metrics"))
+            token = secret["metrics-token"].decode()
+            self.assertEqual(200, pod.ask("metrics", "/metrics", token))
+        self.assertEqual(401, head.ask("dashboard", "/api/jobs/"))
+        token = head.run("sheaf", "token", "--http").strip()
+        self.assertEqual(200, head.ask("dashboard", "/api/jobs/", token))
+
+        left = worker.run(*worker.container["lifecycle"]["preStop"]["exec"]["command"])
+        self.assertIn("is DRAINED", left)
+        for pod in (worker, head):
+            pod.process.terminate()
+            self.assertEqual(0, pod.process.wait(WAIT_S))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for tool in vars(TOOLS):
+        parser.add_argument(f"--{tool}")
+    TOOLS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest])

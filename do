@@ -25,6 +25,8 @@ Usage: ./do COMMAND
                            build a wheel of the package into build/wheel, and try it in a clean environment; with each PYTHON, as
                            python3.13, also the acceptance programs and a training, with NumPy 2 and, where there is one, NumPy 1;
                            --portable: on Debian 12, for Linux as old as Debian 11; first builds four libraries from their sources
+  monitoring               a real Prometheus over a real cluster: every metric moves, every panel of deploy/grafana has an answer;
+                           the boards against Grafana's types; the alerts; figures go into docs/evidence/monitoring.md
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
@@ -553,6 +555,28 @@ soak() {
   step "soak" build/venv/bin/python tests/integration/faults/soak.py build/tests/integration/faults/fault_test build/cli/sheaf "$@"
 }
 
+# What `./do monitoring` needs beyond the build; the boards' types come from npm.
+monitoring_tools() { echo promtool prometheus amtool npm; }
+
+monitoring() {
+  local name rows=build/monitoring.rows
+  step "packages" ensure_packages ask
+  ensure_test_packages
+  for name in $(monitoring_tools); do
+    command -v "$name" >/dev/null || [[ -x build/prometheus/usr/bin/$name ]] ||
+      fail "$name is missing: apt-get install --no-install-recommends prometheus prometheus-alertmanager npm"
+  done
+  step "venv" ensure_venv
+  [[ -x build/venv/bin/python ]] || fail "no build/venv: the workload is in Python"
+  step "configure" configure build
+  step "build" build_into build sheaf sheaf_python
+  step "what is shipped" python3 tests/monitoring/shipped_test.py build/prometheus/usr/bin
+  : >"$rows"
+  step "types" python3 tests/monitoring/board_types.py build/board-types | tee -a "$rows"
+  PYTHONPATH=$PWD/build/python step "cluster" build/venv/bin/python tests/monitoring/cluster_check.py build/cli/sheaf | tee -a "$rows"
+  python3 tools/evidence.py monitoring.md monitoring <"$rows"
+}
+
 fuzz_targets() { (cd tests/fuzz && ls ./*_fuzz.cc | sed 's|./||; s/_fuzz.cc//'); }
 
 # What libFuzzer needs beyond g++; without it inputs are mutated by chance alone.
@@ -629,6 +653,7 @@ main() {
     docs) docs ;;
     wheel) wheel "$@" ;;
     peer) peer "$@" ;;
+    monitoring) monitoring ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;
     clean) rm -rf build build-asan build-tsan build-fuzz ;;

@@ -40,6 +40,11 @@ struct ServerState {
   absl::flat_hash_set<Connection*> connections{};
   absl::flat_hash_map<std::string, int> per_address{};
   int streams = 0;
+
+  void TellConnections() const {
+    if (options.events.connections)
+      options.events.connections(static_cast<int>(connections.size()));
+  }
   std::atomic<bool> stopped = false;
   std::atomic<int> answering = 0;  // Requests that handlers have, and streams.
   std::atomic<Nanos> last_activity = 0;
@@ -52,11 +57,13 @@ class Connection {
       : state_(std::move(state)), address_(std::move(address)) {
     state_->connections.insert(this);
     ++state_->per_address[address_];
+    state_->TellConnections();
   }
   virtual ~Connection() {
     state_->connections.erase(this);
     const auto entry = state_->per_address.find(address_);
     if (--entry->second == 0) state_->per_address.erase(entry);
+    state_->TellConnections();
   }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "metrics/page.h"
 #include "prometheus/collectable.h"
 
 namespace sheaf::metrics {
@@ -25,10 +26,11 @@ struct EndpointOptions {
 class HttpEndpoint {
  public:
   // Starts to serve what `source` collects; `source` outlives the endpoint and is called from its
-  // thread. kInvalidArgument: not a numeric address, or not loopback and no token. kUnavailable:
+  // thread, and so does `page`, where the endpoint counts. kInvalidArgument: not a numeric address, or not loopback and no token. kUnavailable:
   // the port is taken.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const EndpointOptions& options,
-                                                             const prometheus::Collectable& source);
+                                                             const prometheus::Collectable& source,
+                                                             Page& page);
   // Ends the threads: a few milliseconds, plus what a request takes.
   virtual ~HttpEndpoint() = default;
   virtual uint16_t port() const = 0;

@@ -4,6 +4,7 @@
 #include "metrics/counter.h"
 #include "object_store/server/store_server.h"
 #include "raylet/queries/task_events.h"
+#include "scheduling/scheduling_policy.h"
 
 namespace sheaf {
 
@@ -72,6 +73,7 @@ std::map<std::string, uint64_t> NodeFigures::PublishDemand() {
     if (pending.missing == 0 || spec.strategy.kind == StrategyKind::kPlacementGroup) continue;
     infeasible += pending.infeasible ? pending.missing : 0;
     const bool has_room = !pending.infeasible && !pending.withheld && takes_work &&
+                          CouldHold(spec, from_.view, from_.view.local) &&
                           from_.ledger.available().Fits(spec.resources);
     starved += has_room ? pending.missing : 0;
     const std::string shape = spec.resources.ToString();

@@ -54,6 +54,7 @@ MAY_REST = {
     "sheaf_object_pull_failures_total": "wants an object whose last copy goes while it is fetched",
     "sheaf_object_pulls_queued": "is over before a scrape sees it",
     "sheaf_scheduler_starved": "is a fault wherever it lasts",
+    "sheaf_store_capacity_bytes": "stays as it is while nodes live",
     "sheaf_spill_failures_total": "wants a disk that fails (tests/python/test_full_disks.py)",
 }
 # Alerts that the workload causes; of the others that need no time none may fire.
@@ -148,14 +149,20 @@ class Cluster:
         )
 
     def driver(self, *arguments: str) -> subprocess.Popen:
+        """A part of the workload; what it says of errors is in workload.err."""
         return subprocess.Popen(
             [sys.executable, str(HERE / "workload.py"), *arguments],
             env={**self.environment, "SHEAF_ADDRESS": self.nodes[0]["session"]},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=open(self.folder / "workload.err", "w"),  # noqa: SIM115
             text=True,
         )
+
+    def finish(self, driver: subprocess.Popen, expect: str = "done\n"):
+        out, _ = driver.communicate(timeout=WAIT_S)
+        errors = (self.folder / "workload.err").read_text()[-2000:]
+        assert out.endswith(expect), f"{driver.args}: {out[-500:]}{errors}"
 
     def metrics(self, number: int) -> str:
         request = urllib.request.Request(
@@ -247,7 +254,7 @@ def submit_jobs(cluster: Cluster):
             ("true", {}),
             ("false", {}),
             ("sleep 60", {"entrypoint_num_cpus": 2}),
-            ("sleep 3; echo a line", {}),
+            ("cat package.json", {"runtime_env": {"working_dir": str(HERE / "types")}}),
             ("true", {"entrypoint_resources": {"tape": 1}}),
         )
     ]
@@ -275,7 +282,7 @@ def run_workload(cluster: Cluster):
     )
     assert refused.returncode != 0
     submit_jobs(cluster)
-    finish(cluster.driver("crash"), expect="")
+    cluster.finish(cluster.driver("crash"), expect="")
     flood = cluster.driver("flood")
     assert flood.stdout.readline() == "ready\n"
     node = cluster.nodes[0]["os_pid"]
@@ -286,23 +293,15 @@ def run_workload(cluster: Cluster):
         time.sleep(1.5)
     finally:
         os.kill(node, signal.SIGCONT)
-    finish(flood)
+    cluster.finish(flood)
     hold_connections(cluster)
-    waiting = cluster.driver("waiting")
-    finish(waiting)
+    cluster.finish(cluster.driver("waiting"))
     everything = cluster.driver("all", str(cluster.folder / "marker"))
-    for line in everything.stdout:
-        if line == "now\n":
-            break
-    os.kill(cluster.nodes[2]["os_pid"], signal.SIGKILL)
-    everything.stdin.write("dead\n")
-    everything.stdin.flush()
-    finish(everything)
-
-
-def finish(driver: subprocess.Popen, expect: str = "done\n"):
-    out, _ = driver.communicate(timeout=WAIT_S)
-    assert out.endswith(expect), f"{driver.args}: {out[-500:]}"
+    if any(line == "now\n" for line in everything.stdout):
+        os.kill(cluster.nodes[2]["os_pid"], signal.SIGKILL)
+        everything.stdin.write("dead\n")
+        everything.stdin.flush()
+    cluster.finish(everything)
 
 
 def hold_connections(cluster: Cluster):
@@ -387,6 +386,8 @@ def check(prometheus: Prometheus, cluster: Cluster) -> list[str]:
     wrong += [f"alert did not fire: {name}" for name in CAUSED - alerts]
     wrong += [f"alert fired: {name}" for name in alerts - CAUSED - MAY_FIRE]
     wrong += [f"not served: {name}" for name in RAY_NAMES if not prometheus.points(name)]
+    if prometheus.points("min_over_time(sheaf_scheduler_starved[10s]) > 0"):
+        wrong.append("for ten seconds a node had room for what waited there")
     text = cluster.metrics(1)
     promtool = subprocess.run(
         [tool("promtool"), "check", "metrics"],

@@ -87,7 +87,7 @@ def calls(marker):
     cancelled = sleep.remote(60)
     sheaf.cancel(cancelled)
     chatter.remote()
-    actor = Counter.options(max_restarts=1, max_task_retries=1, name="counter").remote()
+    actor = Counter.options(max_restarts=-1, max_task_retries=1, name="counter").remote()
     sheaf.get([actor.add.remote() for _ in range(3000)], timeout=WAIT_S)
     try:  # The name is taken.
         Counter.options(name="counter").remote()
@@ -97,7 +97,7 @@ def calls(marker):
     sheaf.get(actor.add.remote(), timeout=WAIT_S)
     payload = b"x" * 20_000
     sheaf.get([actor.slow.remote(payload) for _ in range(3000)], timeout=WAIT_S)
-    group = placement_group([{"CPU": 0.1}] * 3, strategy="STRICT_SPREAD")
+    group = placement_group([{"CPU": 0.1}] * 3, strategy="STRICT_SPREAD", name="spread")
     sheaf.get(group.ready(), timeout=WAIT_S)
 
 
@@ -115,20 +115,23 @@ def objects():
 
     made = [make.remote(i) for i in range(30)]
     assert sheaf.get([first.remote(ref) for ref in made], timeout=WAIT_S) == list(range(30))
-    kept = [sheaf.put(numpy.zeros(8 << 20, numpy.uint8)) for _ in range(12)]
-    for ref in kept:
-        sheaf.get(ref, timeout=WAIT_S)
+    small = [sheaf.put(b"x" * 50_000) for _ in range(100)]
+    held = []
     try:
-        sheaf.put(numpy.zeros(1 << 30, numpy.uint8))
+        while len(held) < 20:  # More than the store has room for, all in use.
+            ref = sheaf.put(numpy.zeros(8 << 20, numpy.uint8))
+            held.append(sheaf.get(ref, timeout=WAIT_S))
+        raise AssertionError("a store of 96 MiB held 160")
     except sheaf.exceptions.ObjectStoreFullError:
-        pass
+        held.clear()
+    assert sheaf.get([first.remote(ref) for ref in made], timeout=WAIT_S) == list(range(30))
     owner = Counter.remote()
     (lent,) = sheaf.get(owner.hold.remote(), timeout=WAIT_S)
     sheaf.get(lent, timeout=WAIT_S)
     sheaf.kill(owner)
     time.sleep(1)
     sheaf.get(lent, timeout=WAIT_S)
-    return made
+    assert len(small) == 100 and len(made) == 30
 
 
 def lost_nodes(announce):

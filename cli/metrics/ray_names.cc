@@ -12,50 +12,70 @@ namespace {
 
 using Label = prometheus::ClientMetric::Label;
 
-// A gauge of ours under a name of Ray's: value * scale, with that label, if there is one.
+struct Pair {
+  const char* name = "";
+  const char* value = "";
+};
+
+// A gauge of ours under a name of Ray's: (value - less) * scale, with these labels, if there are any.
 struct Renamed {
   const char* name;
-  const char* label;
-  const char* label_value;
-  const char* own;
-  const char* own_label_value;
+  Pair own;   // Its name, and the value of its label, if it has one.
+  Pair less;  // The same of what is subtracted, if anything is.
+  Pair label;
+  Pair other_label;
   double scale = 1;
-  const char* less = "";  // The series of `own` that is subtracted.
 };
 
 constexpr double kPercent = 100;
 constexpr double kPerMiB = 1.0 / (1 << 20);
+constexpr Pair kCpus{"sheaf_cpus", "total"}, kFreeCpus{"sheaf_cpus", "available"};
+constexpr Pair kGpus{"sheaf_gpus", "total"}, kFreeGpus{"sheaf_gpus", "available"};
+constexpr Pair kDisk{"sheaf_host_disk_bytes", "total"}, kUsedDisk{"sheaf_host_disk_bytes", "used"};
+constexpr Pair kGpuMemory{"sheaf_host_gpu_memory_bytes", "total"},
+    kUsedGpuMemory{"sheaf_host_gpu_memory_bytes", "used"};
+constexpr Pair kStore{"sheaf_store_capacity_bytes"}, kUsedStore{"sheaf_store_used_bytes"};
+constexpr Pair kAllGpus{"GpuIndex", "all"};
+constexpr Pair kUsed{"State", "USED"}, kAvailable{"State", "AVAILABLE"};
+constexpr Pair kCpu{"Name", "CPU"}, kGpu{"Name", "GPU"},
+    kStoreMemory{"Name", "object_store_memory"};
+constexpr Pair kOfGcs{"Source", "gcs"};
+constexpr Pair kWorkers{"Component", "workers"};
 
+// Series of one name stand beside each other.
 constexpr std::array kGauges = {
-    Renamed{"ray_node_cpu_count", "", "", "sheaf_cpus", "total"},
-    Renamed{"ray_node_cpu_utilization", "", "", "sheaf_host_cpu_ratio", "", kPercent},
-    Renamed{"ray_node_mem_used", "", "", "sheaf_host_memory_bytes", "used"},
-    Renamed{"ray_node_mem_total", "", "", "sheaf_host_memory_bytes", "total"},
-    Renamed{"ray_node_disk_usage", "", "", "sheaf_host_disk_bytes", "used"},
-    Renamed{"ray_node_disk_free", "", "", "sheaf_host_disk_bytes", "total", 1, "used"},
-    Renamed{"ray_node_network_receive_speed", "", "", "sheaf_host_network_bytes_per_second",
-            "received"},
-    Renamed{"ray_node_network_send_speed", "", "", "sheaf_host_network_bytes_per_second", "sent"},
-    Renamed{"ray_node_gpus_utilization", "GpuIndex", "all", "sheaf_host_gpu_ratio", "", kPercent},
-    Renamed{"ray_node_gram_used", "GpuIndex", "all", "sheaf_host_gpu_memory_bytes", "used",
-            kPerMiB},
-    Renamed{"ray_resources", "State", "USED", "sheaf_cpus", "total", 1, "available"},
-    Renamed{"ray_resources", "State", "AVAILABLE", "sheaf_cpus", "available"},
-    Renamed{"ray_resources", "State", "USED", "sheaf_gpus", "total", 1, "available"},
-    Renamed{"ray_resources", "State", "AVAILABLE", "sheaf_gpus", "available"},
-    Renamed{"ray_object_store_memory", "Location", "MMAP_SHM", "sheaf_store_used_bytes", ""},
-    Renamed{"ray_object_store_memory", "Location", "SPILLED", "sheaf_store_spilled_bytes", ""},
-    Renamed{"ray_object_store_memory", "Location", "WORKER_HEAP", "sheaf_private_bytes", ""},
-    Renamed{"ray_actors", "State", "ALIVE", "sheaf_actors", "alive"},
-    Renamed{"ray_actors", "State", "PENDING_CREATION", "sheaf_actors", "pending"},
-    Renamed{"ray_actors", "State", "RESTARTING", "sheaf_actors", "restarting"},
-    Renamed{"ray_actors", "State", "DEAD", "sheaf_actors", "dead"},
-    Renamed{"ray_placement_groups", "State", "CREATED", "sheaf_placement_groups", ""},
-    Renamed{"ray_placement_groups", "State", "PENDING", "sheaf_placement_groups_pending", ""},
-    Renamed{"ray_component_cpu_percentage", "Component", "workers", "sheaf_node_processes_cpus", "",
-            kPercent},
-    Renamed{"ray_component_rss_bytes", "Component", "workers", "sheaf_node_processes_memory_bytes",
-            ""},
+    Renamed{"ray_node_cpu_count", kCpus},
+    Renamed{"ray_node_cpu_utilization", {"sheaf_host_cpu_ratio"}, {}, {}, {}, kPercent},
+    Renamed{"ray_node_mem_used", {"sheaf_host_memory_bytes", "used"}},
+    Renamed{"ray_node_mem_total", {"sheaf_host_memory_bytes", "total"}},
+    Renamed{"ray_node_disk_usage", kUsedDisk},
+    Renamed{"ray_node_disk_free", kDisk, kUsedDisk},
+    Renamed{"ray_node_network_receive_speed", {"sheaf_host_network_bytes_per_second", "received"}},
+    Renamed{"ray_node_network_send_speed", {"sheaf_host_network_bytes_per_second", "sent"}},
+    Renamed{"ray_node_gpus_available", kGpus, {}, kAllGpus},
+    Renamed{"ray_node_gpus_utilization", {"sheaf_host_gpu_ratio"}, {}, kAllGpus, {}, kPercent},
+    Renamed{"ray_node_gram_used", kUsedGpuMemory, {}, kAllGpus, {}, kPerMiB},
+    Renamed{"ray_node_gram_available", kGpuMemory, kUsedGpuMemory, kAllGpus, {}, kPerMiB},
+    Renamed{"ray_resources", kCpus, kFreeCpus, kUsed, kCpu},
+    Renamed{"ray_resources", kFreeCpus, {}, kAvailable, kCpu},
+    Renamed{"ray_resources", kGpus, kFreeGpus, kUsed, kGpu},
+    Renamed{"ray_resources", kFreeGpus, {}, kAvailable, kGpu},
+    Renamed{"ray_resources", kUsedStore, {}, kUsed, kStoreMemory},
+    Renamed{"ray_resources", kStore, kUsedStore, kAvailable, kStoreMemory},
+    Renamed{"ray_object_store_memory", kUsedStore, {}, {"Location", "MMAP_SHM"}},
+    Renamed{"ray_object_store_memory", {"sheaf_store_spilled_bytes"}, {}, {"Location", "SPILLED"}},
+    Renamed{"ray_object_store_memory", {"sheaf_private_bytes"}, {}, {"Location", "WORKER_HEAP"}},
+    Renamed{"ray_actors", {"sheaf_actors", "alive"}, {}, {"State", "ALIVE"}, kOfGcs},
+    Renamed{"ray_actors", {"sheaf_actors", "pending"}, {}, {"State", "PENDING_CREATION"}, kOfGcs},
+    Renamed{"ray_actors", {"sheaf_actors", "restarting"}, {}, {"State", "RESTARTING"}, kOfGcs},
+    Renamed{"ray_actors", {"sheaf_actors", "dead"}, {}, {"State", "DEAD"}, kOfGcs},
+    Renamed{
+        "ray_actors", {"sheaf_workers", "actor"}, {}, {"State", "ALIVE"}, {"Source", "executor"}},
+    Renamed{"ray_placement_groups", {"sheaf_placement_groups"}, {}, {"State", "CREATED"}},
+    Renamed{"ray_placement_groups", {"sheaf_placement_groups_pending"}, {}, {"State", "PENDING"}},
+    Renamed{
+        "ray_component_cpu_percentage", {"sheaf_node_processes_cpus"}, {}, kWorkers, {}, kPercent},
+    Renamed{"ray_component_rss_bytes", {"sheaf_node_processes_memory_bytes"}, {}, kWorkers},
 };
 
 // By name and the value of the label, if there is one.
@@ -135,7 +155,12 @@ void AddTasks(const proto::StateAnswer& answer, Families& families) {
   const auto add = [&families](const std::string& name, const TaskStates& states) {
     for (size_t i = 0; i < states.size(); ++i) {
       if (states[i] == 0) continue;
-      families.Add("ray_tasks", {{"Name", name}, {"State", kTaskStates[i]}, {"IsRetry", "0"}},
+      const std::string state = kTaskStates[i];
+      families.Add("ray_tasks",
+                   {{"Name", name},
+                    {"State", state},
+                    {"Source", state == "RUNNING" ? "executor" : "owner"},
+                    {"IsRetry", "0"}},
                    states[i]);
     }
   };
@@ -156,20 +181,17 @@ std::vector<prometheus::MetricFamily> RayFamilies(const std::vector<prometheus::
                                                   const proto::StateAnswer& functions,
                                                   const RayLabels& labels) {
   const OwnValues values = ValuesOf(own);
-  const auto value = [&values](const char* name, const char* label_value) {
-    const auto found = values.find({name, label_value});
+  const auto value = [&values](const Pair& own) {
+    const auto found = values.find({own.name, own.value});
     return found == values.end() ? 0 : found->second;
   };
   Families families(labels);
   for (const Renamed& gauge : kGauges) {
-    double number = value(gauge.own, gauge.own_label_value);
-    if (*gauge.less != '\0') number -= value(gauge.own, gauge.less);
     std::vector<Label> series;
-    if (*gauge.label != '\0') series.push_back({gauge.label, gauge.label_value});
-    if (std::string_view(gauge.name) == "ray_resources") {
-      series.push_back({"Name", std::string_view(gauge.own) == "sheaf_cpus" ? "CPU" : "GPU"});
-    }
-    families.Add(gauge.name, std::move(series), number * gauge.scale);
+    for (const Pair& label : {gauge.label, gauge.other_label})
+      if (*label.name != '\0') series.push_back({label.name, label.value});
+    families.Add(gauge.name, std::move(series),
+                 (value(gauge.own) - value(gauge.less)) * gauge.scale);
   }
   AddTasks(functions, families);
   return families.Take();

@@ -25,7 +25,7 @@ std::map<std::string, double> Served(const metrics::Registry& registry,
         if (label.name == "ip") CHECK(label.value == "10.0.0.1");
         if (label.name == "RayNodeType") CHECK(label.value == "head");
         if (label.name == "Name" || label.name == "State" || label.name == "Location" ||
-            label.name == "Component")
+            label.name == "Component" || label.name == "Source")
           name += "/" + label.value;
       }
       CHECK(out.emplace(name, metric.gauge.value).second);
@@ -52,7 +52,10 @@ SCENARIO("figures are served under Ray's names, in Ray's units") {
   set(GaugeId::kHostDiskTotal, 100);
   set(GaugeId::kHostDiskUsed, 30);
   set(GaugeId::kHostGpuMemoryUsed, 3 << 20);
+  set(GaugeId::kHostGpuMemoryTotal, 10 << 20);
   set(GaugeId::kStoreSpilledBytes, 7);
+  set(GaugeId::kStoreCapacityBytes, 100);
+  set(GaugeId::kStoreUsedBytes, 60);
   set(GaugeId::kActorsAlive, 2);
   set(GaugeId::kHostProcessesCpu, 15'000);
   const std::map<std::string, double> served = Served(registry, {});
@@ -60,10 +63,12 @@ SCENARIO("figures are served under Ray's names, in Ray's units") {
   CHECK(served.at("ray_node_cpu_utilization") == Approx(25));
   CHECK(served.at("ray_node_disk_free") == 70);
   CHECK(served.at("ray_node_gram_used") == 3);
+  CHECK(served.at("ray_node_gram_available") == 7);
   CHECK(served.at("ray_resources/USED/CPU") == 3);
+  CHECK(served.at("ray_resources/AVAILABLE/object_store_memory") == 40);
   CHECK(served.at("ray_resources/AVAILABLE/CPU") == 1);
   CHECK(served.at("ray_object_store_memory/SPILLED") == 7);
-  CHECK(served.at("ray_actors/ALIVE") == 2);
+  CHECK(served.at("ray_actors/ALIVE/gcs") == 2);
   CHECK(served.at("ray_component_cpu_percentage/workers") == Approx(150));
 }
 
@@ -80,12 +85,12 @@ SCENARIO("tasks are counted by name and state, those of all jobs together") {
   g.set_failed(1);
   g.set_cancelled(1);
   const std::map<std::string, double> served = Served(registry, functions);
-  CHECK(served.at("ray_tasks/f/FINISHED") == 7);
-  CHECK(!served.contains("ray_tasks/f/RUNNING"));
-  CHECK(served.at("ray_tasks/g/PENDING_NODE_ASSIGNMENT") == 5);
-  CHECK(served.at("ray_tasks/g/SUBMITTED_TO_WORKER") == 1);
-  CHECK(served.at("ray_tasks/g/RUNNING") == 2);
-  CHECK(served.at("ray_tasks/g/FAILED") == 2);
+  CHECK(served.at("ray_tasks/f/FINISHED/owner") == 7);
+  CHECK(!served.contains("ray_tasks/f/RUNNING/executor"));
+  CHECK(served.at("ray_tasks/g/PENDING_NODE_ASSIGNMENT/owner") == 5);
+  CHECK(served.at("ray_tasks/g/SUBMITTED_TO_WORKER/owner") == 1);
+  CHECK(served.at("ray_tasks/g/RUNNING/executor") == 2);
+  CHECK(served.at("ray_tasks/g/FAILED/owner") == 2);
 }
 
 SCENARIO("functions beyond the busiest are served together") {
@@ -95,9 +100,9 @@ SCENARIO("functions beyond the busiest are served together") {
   Add(functions, "rare", 1, 1);
   Add(functions, "rarer", 1, 2);
   const std::map<std::string, double> served = Served(registry, functions);
-  CHECK(served.at("ray_tasks/f0/FINISHED") == 10);
-  CHECK(!served.contains("ray_tasks/rare/FINISHED"));
-  CHECK(served.at("ray_tasks/others/FINISHED") == 3);
+  CHECK(served.at("ray_tasks/f0/FINISHED/owner") == 10);
+  CHECK(!served.contains("ray_tasks/rare/FINISHED/owner"));
+  CHECK(served.at("ray_tasks/others/FINISHED/owner") == 3);
 }
 
 }  // namespace

@@ -61,6 +61,13 @@ MAY_REST = {
 CAUSED = {"SheafNodeDown", "SheafJobFailed"}
 MAY_FIRE = {"SheafOomKills", "SheafWorkerCrashLoop"}
 
+# Part of an expression of Ray's board -> why it has no answer.
+RAY_LEFT_OUT = {
+    "gpus": "there is no GPU",
+    "gram": "there is no GPU",
+    'IsRetry!="0"': "retries are not told apart",
+    'Name="memory"': "the metrics do not have the memory that tasks ask for",
+}
 RAY_NAMES = [
     "ray_tasks",
     "ray_actors",
@@ -75,7 +82,9 @@ RAY_NAMES = [
     "ray_node_network_receive_speed",
     "ray_node_network_send_speed",
     "ray_node_gpus_utilization",
+    "ray_node_gpus_available",
     "ray_node_gram_used",
+    "ray_node_gram_available",
     "ray_placement_groups",
     "ray_component_cpu_percentage",
     "ray_component_rss_bytes",
@@ -342,6 +351,25 @@ def empty_panels(prometheus: Prometheus) -> tuple[int, list[str]]:
     return count, empty
 
 
+def unanswered_of_ray(prometheus: Prometheus) -> tuple[int, list[str]]:
+    """The same of the expressions of Ray's default board that name only what is served here; without
+    a Ray (`./do peer` installs one) there are none."""
+    peers = pathlib.Path(os.environ.get("SHEAF_PEERS", ROOT / "build" / "peers"))
+    count, empty = 0, []
+    for file in sorted(peers.glob("ray/**/dashboards/default_dashboard_panels.py"))[:1]:
+        for expression in re.findall(r"expr=['\"](.*?)['\"],\n", file.read_text()):
+            names = set(re.findall(r"\bray_\w+", expression))
+            left_out = any(part in expression for part in RAY_LEFT_OUT)
+            if not names or not names <= set(RAY_NAMES) or left_out:
+                continue
+            asked = expression.replace("{global_filters}", "").replace("{{", "{").replace("}}", "}")
+            asked = re.sub(r"\$(Instance|RayNodeType)", ".*", asked)
+            count += 1
+            if not prometheus.points(asked):
+                empty.append(asked)
+    return count, empty
+
+
 def unresolved_variables(prometheus: Prometheus) -> list[str]:
     missing = []
     for variable in grafana_boards.board("overview")["templating"]["list"]:
@@ -386,6 +414,8 @@ def check(prometheus: Prometheus, cluster: Cluster) -> list[str]:
     wrong += [f"alert did not fire: {name}" for name in CAUSED - alerts]
     wrong += [f"alert fired: {name}" for name in alerts - CAUSED - MAY_FIRE]
     wrong += [f"not served: {name}" for name in RAY_NAMES if not prometheus.points(name)]
+    of_ray, empty_of_ray = unanswered_of_ray(prometheus)
+    wrong += [f"no answer of Ray's board: {expression}" for expression in empty_of_ray]
     if prometheus.points("min_over_time(sheaf_scheduler_starved[10s]) > 0"):
         wrong.append("for ten seconds a node had room for what waited there")
     text = cluster.metrics(1)
@@ -407,6 +437,11 @@ def check(prometheus: Prometheus, cluster: Cluster) -> list[str]:
     print(f"| expressions of panels answered | {count - len(empty)} of {count} |")
     print(f"| alerts that fired | {', '.join(sorted(alerts))} |")
     print(f"| names of Ray served | {len(RAY_NAMES)} |")
+    if of_ray:
+        print(
+            "| expressions of Ray's default board that name these, answered | "
+            f"{of_ray - len(empty_of_ray)} of {of_ray}; GPUs, retries and memory resources left out |"
+        )
     return wrong
 
 

@@ -19,6 +19,7 @@ absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions opt
   AddProfileRoutes(router, dashboard->asker_);
   AddStackRoutes(router, dashboard->asker_);
   AddStateRoutes(router, dashboard->asker_);
+  dashboard->live_.AddRoutes(router);
   dashboard->jobs_.AddRoutes(router);
   options.server.login = true;
   SHEAF_ASSIGN_OR_RETURN(dashboard->server_,

@@ -101,7 +101,7 @@ needed_packages() {
   fi
 }
 
-# Tests that lack one of these are skipped and say so. `prometheus` is unpacked only, so that no daemon starts.
+# Tests that lack one of these are skipped and say so. `prometheus` and its Alertmanager are unpacked only, so that no daemon starts.
 test_packages() { echo spin gcc curl clang-19; }
 
 missing_packages() {
@@ -179,6 +179,8 @@ ensure_test_packages() {
     [[ -z $missing ]] || (apt_install $missing) || note "could not install: $missing"
     command -v prometheus >/dev/null || unpack_package prometheus build/prometheus usr/bin/promtool ||
       note "could not fetch prometheus"
+    command -v amtool >/dev/null || unpack_package prometheus-alertmanager build/prometheus usr/bin/amtool ||
+      note "could not fetch prometheus-alertmanager"
     return 0
   fi
   command -v prometheus >/dev/null || [[ -e build/prometheus/usr/bin/promtool ]] || missing+="prometheus"

@@ -40,14 +40,15 @@ struct ServerState {
   absl::flat_hash_set<Connection*> connections{};
   absl::flat_hash_map<std::string, int> per_address{};
   int streams = 0;
-
-  void TellConnections() const {
-    if (options.events.connections)
-      options.events.connections(static_cast<int>(connections.size()));
-  }
   std::atomic<bool> stopped = false;
   std::atomic<int> answering = 0;  // Requests that handlers have, and streams.
   std::atomic<Nanos> last_activity = 0;
+
+  // A server that has stopped tells nothing: whom it would tell may be gone.
+  void TellConnections() const {
+    if (!stopped && options.events.connections)
+      options.events.connections(static_cast<int>(connections.size()));
+  }
 };
 
 // One connection; it lives as long as something is under way on it.

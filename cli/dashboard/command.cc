@@ -196,8 +196,10 @@ int RunDashboard(const DashboardFlags& flags) {
   BoundMemory();
   const sigset_t ends = BlockEnds();
   if (flags.log_json) {
-    const absl::Status log =
-        StartLog({.level = LogLevel::kWarning, .json_dataset = "sheaf.dashboard"});
+    LogOptions words;
+    words.level = LogLevel::kWarning;
+    words.json_dataset = "sheaf.dashboard";
+    const absl::Status log = StartLog(words);
     if (!log.ok()) return Complain(log);
   }
   const absl::StatusOr<RunningNode> node = FindNode(flags.query);

@@ -20,10 +20,10 @@ struct Pair {
 // A gauge of ours under a name of Ray's: (value - less) * scale, with these labels, if there are any.
 struct Renamed {
   const char* name;
-  Pair own;   // Its name, and the value of its label, if it has one.
-  Pair less;  // The same of what is subtracted, if anything is.
-  Pair label;
-  Pair other_label;
+  Pair own;     // Its name, and the value of its label, if it has one.
+  Pair less{};  // The same of what is subtracted, if anything is.
+  Pair label{};
+  Pair other_label{};
   double scale = 1;
 };
 

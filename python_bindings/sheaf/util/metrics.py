@@ -146,7 +146,7 @@ class _Series:
             warnings.warn(
                 f"the metric {self.name} has more than {_MOST_SERIES} series: its further ones are "
                 'counted as one, with the label overflow="true"; give its tags fewer values',
-                stacklevel=4,
+                stacklevel=3,
             )
         return _OVERFLOW
 

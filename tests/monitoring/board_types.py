@@ -91,7 +91,7 @@ def main() -> None:
     if wrong:
         sys.exit("\n".join(wrong))
     print(f"| boards that compile against Grafana's types | {len(boards)} of {len(boards)} |")
-    print(f"| planted mistakes that do not | {len(found)} of {len(mistakes)} |")
+    print(f"| planted mistakes that are refused | {len(found)} of {len(mistakes)} |")
 
 
 if __name__ == "__main__":

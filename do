@@ -27,6 +27,8 @@ Usage: ./do COMMAND
                            --portable: on Debian 12, for Linux as old as Debian 11; first builds four libraries from their sources
   deploy [AREA...]         what stands in deploy/ with the tools that it is for, which are installed: chart (Helm, schemas of Kubernetes),
                            image (built twice and run), units (systemd), scripts (Slurm, SSH), kuberay; results into docs/evidence/deploy.md
+  monitoring               a real Prometheus over a real cluster: every metric moves, every panel of deploy/grafana has an answer;
+                           the boards against Grafana's types; the alerts; figures go into docs/evidence/monitoring.md
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
@@ -101,7 +103,7 @@ needed_packages() {
   fi
 }
 
-# Tests that lack one of these are skipped and say so. `prometheus` is unpacked only, so that no daemon starts.
+# Tests that lack one of these are skipped and say so. `prometheus` and its Alertmanager are unpacked only, so that no daemon starts.
 test_packages() { echo spin gcc curl wget clang-19 python3-yaml python3-jsonschema; }
 
 missing_packages() {
@@ -179,6 +181,8 @@ ensure_test_packages() {
     [[ -z $missing ]] || (apt_install $missing) || note "could not install: $missing"
     command -v prometheus >/dev/null || unpack_package prometheus build/prometheus usr/bin/promtool ||
       note "could not fetch prometheus"
+    command -v amtool >/dev/null || unpack_package prometheus-alertmanager build/prometheus usr/bin/amtool ||
+      note "could not fetch prometheus-alertmanager"
     return 0
   fi
   command -v prometheus >/dev/null || [[ -e build/prometheus/usr/bin/promtool ]] || missing+="prometheus"
@@ -636,6 +640,28 @@ soak() {
   step "soak" build/venv/bin/python tests/integration/faults/soak.py build/tests/integration/faults/fault_test build/cli/sheaf "$@"
 }
 
+# What `./do monitoring` needs beyond the build; the boards' types come from npm.
+monitoring_tools() { echo promtool prometheus amtool npm; }
+
+monitoring() {
+  local name rows=build/monitoring.rows
+  step "packages" ensure_packages ask
+  ensure_test_packages
+  for name in $(monitoring_tools); do
+    command -v "$name" >/dev/null || [[ -x build/prometheus/usr/bin/$name ]] ||
+      fail "$name is missing: apt-get install --no-install-recommends prometheus prometheus-alertmanager npm"
+  done
+  step "venv" ensure_venv
+  [[ -x build/venv/bin/python ]] || fail "no build/venv: the workload is in Python"
+  step "configure" configure build
+  step "build" build_into build sheaf sheaf_python
+  step "what is shipped" python3 tests/monitoring/shipped_test.py build/prometheus/usr/bin
+  : >"$rows"
+  step "types" python3 tests/monitoring/board_types.py build/board-types | tee -a "$rows"
+  PYTHONPATH=$PWD/build/python step "cluster" build/venv/bin/python tests/monitoring/cluster_check.py build/cli/sheaf | tee -a "$rows"
+  python3 tools/evidence.py monitoring.md monitoring <"$rows"
+}
+
 fuzz_targets() { (cd tests/fuzz && ls ./*_fuzz.cc | sed 's|./||; s/_fuzz.cc//'); }
 
 # What libFuzzer needs beyond g++; without it inputs are mutated by chance alone.
@@ -713,6 +739,7 @@ main() {
     wheel) wheel "$@" ;;
     peer) peer "$@" ;;
     deploy) deploy "$@" ;;
+    monitoring) monitoring ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;
     clean) rm -rf build build-asan build-tsan build-fuzz ;;

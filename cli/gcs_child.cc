@@ -87,7 +87,7 @@ absl::Status GcsChild::Begin() {
   request.environ = OwnEnvironment();
   request.stdout_fd = words.get();
   request.stderr_fd = words.get();
-  request.inherited_fd = ends.second.fd();
+  request.inherited_fds = {ends.second.fd()};
   SHEAF_ASSIGN_OR_RETURN(const Spawned spawned, Spawn(request));
   pid_ = spawned.pid;
   // What it has is sent with the first message.

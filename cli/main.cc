@@ -116,6 +116,8 @@ class CommandLine {
     command->add_option("--metrics-port", node.metrics_port, "Their port (default: a free one)")
         ->check(CLI::Range(0, 65535))
         ->type_name("PORT");
+    command->add_flag("--metrics-ray-names", node.ray_metric_names,
+                      "Serve them under the names that boards made for Ray ask for, too");
     AddTyped(command, "--include-dashboard", node.include_dashboard, "true|false",
              "Whether the node serves the dashboard (default: a head does)")
         ->check(CLI::IsMember({"true", "false"}));
@@ -331,6 +333,7 @@ class CommandLine {
                       "Let browsers that logged in change something, too");
     command->add_option("--listener-fd", dashboard_.listener_fd, "A socket that listens already")
         ->group("");
+    command->add_option("--metrics-fd", dashboard_.metrics_fd, "Where it counts")->group("");
     command->add_option("--idle-limit", dashboard_.idle_limit, "Seconds without a viewer")
         ->group("");
     command->add_flag("--log-json", dashboard_.log_json, "What it logs is JSON")->group("");

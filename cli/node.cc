@@ -99,9 +99,14 @@ class Node {
     }
     SHEAF_RETURN_IF_ERROR(StartRaylet());
     metrics_.SetRefresh([this] {
-      raylet_->PublishMetrics();
       if (connections_ != nullptr) connections_->PublishMetrics(own_page_.page());
+      if (dashboard_ != nullptr) dashboard_->PublishMetrics();
+      return raylet_->PublishMetrics();
     });
+    if (flags.ray_metric_names) {
+      const std::string own = connections_ == nullptr ? "" : connections_->address();
+      metrics_.ServeRayNames({ready_line().address, own, join_.empty()}, session_->path());
+    }
     session_->WriteNode(raylet_->node());
     if (IsHead()) {
       targets_.Open(flags.targets_file.empty() ? session_->path() + "/prometheus_sd.json"
@@ -118,6 +123,7 @@ class Node {
     metrics_.SetRefresh(nullptr);
     if (dashboard_ != nullptr) {
       dashboard_->Stop();
+      metrics_.OnPage(dashboard_->page(), false);
       unlink(DashboardFile().c_str());
     }
     if (raylet_ != nullptr) raylet_->Stop(reason, grace);
@@ -207,7 +213,8 @@ class Node {
   absl::Status StartMetrics(metrics::EndpointOptions options) {
     metrics_.SetUserDirectory(session_->path() + "/metrics");
     SHEAF_ASSIGN_OR_RETURN(endpoint_,
-                           metrics::HttpEndpoint::Start(options, metrics_, HealthRoutes(pulse_)));
+                           metrics::HttpEndpoint::Start(options, metrics_, own_page_.page(),
+                                                        HealthRoutes(pulse_)));
     metrics_.OnPage(own_page_.page(), true);
     return absl::OkStatus();
   }
@@ -296,8 +303,9 @@ class Node {
   absl::Status StartDashboard(const NodeFlags& flags, const Settings& settings) {
     SHEAF_ASSIGN_OR_RETURN(dashboard_,
                            DashboardChild::OfNode(flags, settings, session_->path(), IsHead()));
-    // For drivers of this node.
-    if (dashboard_ != nullptr) std::ofstream(DashboardFile()) << dashboard_->url() << "\n";
+    if (dashboard_ == nullptr) return absl::OkStatus();
+    metrics_.OnPage(dashboard_->page(), true);
+    std::ofstream(DashboardFile()) << dashboard_->url() << "\n";  // For drivers of this node.
     return absl::OkStatus();
   }
 

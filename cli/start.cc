@@ -219,6 +219,7 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--object-store-memory", store_memory);
   add("--metrics-address", metrics_address);
   add("--metrics-port", std::to_string(metrics_port));
+  if (ray_metric_names) out.emplace_back("--metrics-ray-names");
   add("--include-dashboard", include_dashboard);
   add("--dashboard-host", dashboard_host);
   if (dashboard_port >= 0) add("--dashboard-port", std::to_string(dashboard_port));

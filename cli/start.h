@@ -27,6 +27,7 @@ struct NodeFlags {
   std::string store_memory;  // "1GiB".
   std::string metrics_address;
   int metrics_port = 0;                   // 0: a free one.
+  bool ray_metric_names = false;          // All figures under Ray's names, too.
   std::string metrics_token_file;         // Empty: SHEAF_METRICS_TOKEN_FILE, or none.
   std::string include_dashboard;          // "true", "false"; empty: of a head that runs by itself.
   std::string dashboard_host;             // Empty: 127.0.0.1.

@@ -41,6 +41,18 @@ void WriteGcsMetrics(const GcsStats& stats, metrics::Page& page) {
   }
   count(metrics::CounterId::kGcsErrors, stats.errors);
   count(metrics::CounterId::kActorRestarts, stats.actor_restarts);
+  count(metrics::CounterId::kNodeDeaths, stats.node_deaths);
+  count(metrics::CounterId::kJobsStarted, stats.jobs_told[proto::JobInfo::RUNNING]);
+  count(metrics::CounterId::kJobsFinished, stats.jobs_told[proto::JobInfo::FINISHED]);
+  count(metrics::CounterId::kJobsFailed, stats.jobs_told[proto::JobInfo::FAILED]);
+  using S = proto::Submission;
+  count(metrics::CounterId::kSubmissionsSubmitted, stats.submissions_told[S::PENDING]);
+  count(metrics::CounterId::kSubmissionsSucceeded, stats.submissions_told[S::SUCCEEDED]);
+  count(metrics::CounterId::kSubmissionsFailed, stats.submissions_told[S::FAILED]);
+  count(metrics::CounterId::kSubmissionsStopped, stats.submissions_told[S::STOPPED]);
+  gauge(metrics::GaugeId::kSubmissionsPending, stats.submissions[S::PENDING]);
+  gauge(metrics::GaugeId::kSubmissionsStarting, stats.submissions[S::STARTING]);
+  gauge(metrics::GaugeId::kSubmissionsRunning, stats.submissions[S::RUNNING]);
   gauge(metrics::GaugeId::kActorsAlive, stats.actors_alive);
   gauge(metrics::GaugeId::kActorsPending, stats.actors_pending);
   gauge(metrics::GaugeId::kActorsRestarting, stats.actors_restarting);

@@ -49,12 +49,16 @@ struct GcsStats {
   uint64_t in_progress = 0;  // Commands not answered yet.
   uint64_t deltas = 0;
   uint64_t subscriptions = 0;
-  uint64_t nodes = 0;           // Members.
-  uint64_t nodes_suspect = 0;   // Of these: silent.
-  uint64_t nodes_draining = 0;  // Of these: draining, and not silent.
-  uint64_t nodes_dead = 0;      // Remembered ones.
-  uint64_t jobs = 0;            // Running.
-  uint64_t actors_alive = 0;    // Named, detached, and those that their creators reported.
+  uint64_t nodes = 0;                          // Members.
+  uint64_t nodes_suspect = 0;                  // Of these: silent.
+  uint64_t nodes_draining = 0;                 // Of these: draining, and not silent.
+  uint64_t nodes_dead = 0;                     // Remembered ones.
+  uint64_t node_deaths = 0;                    // Since the start; not of those that left.
+  uint64_t jobs = 0;                           // Running.
+  std::array<uint64_t, 3> jobs_told{};         // By JobInfo::State, since the start.
+  std::array<uint64_t, 6> submissions{};       // By Submission::State: those there are,
+  std::array<uint64_t, 6> submissions_told{};  // and since the start; PENDING: all accepted ones.
+  uint64_t actors_alive = 0;  // Named, detached, and those that their creators reported.
   uint64_t actors_pending = 0;
   uint64_t actors_restarting = 0;
   uint64_t actors_dead = 0;  // Of those remembered.

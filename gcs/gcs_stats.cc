@@ -32,7 +32,11 @@ GcsStats GcsService::Stats() const {
       ++stats.nodes_draining;
     }
   }
+  stats.node_deaths = nodes_.deaths();
   stats.jobs = jobs_.table().running();
+  stats.jobs_told = jobs_.told();
+  stats.submissions = submissions_.table().by_state();
+  stats.submissions_told = submissions_.told();
   const auto count = [&stats](std::string_view state) {
     if (state == "ALIVE") {
       ++stats.actors_alive;

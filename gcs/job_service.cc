@@ -175,6 +175,7 @@ void JobService::Tick() {
 }
 
 void JobService::Tell(const proto::JobInfo& info) {
+  ++told_[info.state()];
   using E = proto::EventRow;
   context_.events.Add(
       E::JOB_STATE, info.state() == proto::JobInfo::FAILED ? E::WARNING : E::INFO,

@@ -2,6 +2,7 @@
 // Begin and end of jobs, durable both.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -33,6 +34,8 @@ class JobService {
   void Tick();
 
   const JobTable& table() const { return table_; }
+  // How many came into each JobInfo::State since the start.
+  const std::array<uint64_t, 3>& told() const { return told_; }
 
  private:
   void End(CallPtr call, JobNumber job, JobEvent event);
@@ -45,6 +48,7 @@ class JobService {
   const std::function<bool(JobNumber)> is_needed_;
   JobTable table_;
   JobNumber last_number_ = 0;
+  std::array<uint64_t, 3> told_{};
   std::map<JobNumber, JobEvent> unended_;  // Their end did not get to disk: again at the next Tick.
 };
 

@@ -265,6 +265,7 @@ void NodeService::Tell(const proto::NodeInfo& info, NodeEvent event) {
                         {.node = info.node()});
   } else if (info.state() == proto::NodeInfo::DEAD) {
     const bool left = info.death() == kLeft;
+    if (!left) ++deaths_;
     context_.events.Add(left ? E::NODE_LEFT : E::NODE_DIED, left ? E::INFO : E::ERROR,
                         left ? name + " left" : absl::StrCat(name, " died: ", info.death()),
                         {.node = info.node()});

@@ -38,6 +38,7 @@ class NodeService {
 
   const NodeTable& table() const { return table_; }
   NodeTable& table() { return table_; }
+  uint64_t deaths() const { return deaths_; }  // That were declared since the start.
 
  private:
   void EndUnheard();
@@ -62,6 +63,7 @@ class NodeService {
   UnheardPairs unheard_{{}};
   std::map<NodeNumber, Condemned> condemned_;
   NodeNumber last_number_ = 0;
+  uint64_t deaths_ = 0;
   std::set<NodeNumber> loads_changed_;  // Not published yet.
   Nanos next_loads_ = 0;                // When they may be.
   std::set<NodeNumber> unburied_;       // Their death did not get to disk: again at the next Tick.

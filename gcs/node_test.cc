@@ -81,6 +81,9 @@ SCENARIO("what becomes of nodes and jobs are events") {
                                       E::NODE_DRAINING, E::NODE_LEFT});
   CHECK(reply.events().events(3).message().find("FINISHED") != std::string::npos);
   CHECK(reply.events().events(5).node() == leaves);
+  const GcsStats stats = world.service().Stats();
+  CHECK(stats.jobs_told == std::array<uint64_t, 3>{1, 1, 0});
+  CHECK(stats.node_deaths == 0);  // It left.
 }
 
 SCENARIO("node numbers are never given twice, not even across a restart") {

@@ -75,8 +75,7 @@ class HttpConnection final : public Connection,
   void Deliver(Response response) {
     const auto self = Answered();
     if (self == nullptr) return;
-    head_.emplace(static_cast<beast::http::status>(response.status), version_);
-    SetHeaders(response);
+    BeginAnswer(response);
     head_->body() = std::move(response.body);
     head_->prepare_payload();
     head_->keep_alive(keep_alive_);
@@ -109,14 +108,14 @@ class HttpConnection final : public Connection,
     if (self == nullptr) return queue->Abandon();
     timer_.cancel();
     if (web_socket_) {
+      Tell(101);
       return ServeWebSocket(state_, address_, std::move(transport_), parser_->get(),
                             std::move(queue), sender);
     }
     stream_ = std::move(queue);
     permit_.emplace(state_);
     keep_alive_ = false;  // The end of the connection is seen by a read that waits meanwhile.
-    head_.emplace(static_cast<beast::http::status>(head.status), version_);
-    SetHeaders(head);
+    BeginAnswer(head);
     head_->chunked(version_ >= 11);
     head_->keep_alive(false);
     serializer_.emplace(*head_);
@@ -197,6 +196,7 @@ class HttpConnection final : public Connection,
   }
 
   void OnHeader(ErrorCode error) {
+    asked_at_ = state_->clock.Now();
     route_ = nullptr;
     request_ = {};
     version_ = 11;
@@ -389,7 +389,14 @@ class HttpConnection final : public Connection,
     return std::move(awaiting_);
   }
 
-  void SetHeaders(const Response& response) {
+  void Tell(int status) const {
+    const ServerEvents& events = state_->options.events;
+    if (events.answered) events.answered(status, state_->clock.Now() - asked_at_);
+  }
+
+  void BeginAnswer(const Response& response) {
+    Tell(response.status);
+    head_.emplace(static_cast<beast::http::status>(response.status), version_);
     head_->set("Content-Type", response.content_type);
     head_->set("Cache-Control", "no-store");
     for (const auto& [name, value] : kSafety) head_->set(name, value);
@@ -442,6 +449,7 @@ class HttpConnection final : public Connection,
   const Route* route_ = nullptr;
   Request request_;
   Spool spool_;
+  Nanos asked_at_ = 0;  // When its header had come.
   Nanos body_begun_ = 0;
   unsigned version_ = 11;
   bool head_only_ = false;

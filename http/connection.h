@@ -43,6 +43,12 @@ struct ServerState {
   std::atomic<bool> stopped = false;
   std::atomic<int> answering = 0;  // Requests that handlers have, and streams.
   std::atomic<Nanos> last_activity = 0;
+
+  // A server that has stopped tells nothing: whom it would tell may be gone.
+  void TellConnections() const {
+    if (!stopped && options.events.connections)
+      options.events.connections(static_cast<int>(connections.size()));
+  }
 };
 
 // One connection; it lives as long as something is under way on it.
@@ -52,11 +58,13 @@ class Connection {
       : state_(std::move(state)), address_(std::move(address)) {
     state_->connections.insert(this);
     ++state_->per_address[address_];
+    state_->TellConnections();
   }
   virtual ~Connection() {
     state_->connections.erase(this);
     const auto entry = state_->per_address.find(address_);
     if (--entry->second == 0) state_->per_address.erase(entry);
+    state_->TellConnections();
   }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;

@@ -165,7 +165,10 @@ class BeastServer final : public Server {
     const bool full = state_->connections.size() >= static_cast<size_t>(limits.connections) ||
                       (!peer.address().is_loopback() && same != state_->per_address.end() &&
                        same->second >= limits.connections_per_address);
-    if (full) return TurnAway(socket);
+    if (full) {
+      if (state_->options.events.turned_away) state_->options.events.turned_away();
+      return TurnAway(socket);
+    }
     socket.set_option(tcp::no_delay(true), error);
     Serve(state_, std::move(socket));
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,15 @@ struct TlsOptions {
       client_authority{};  // Not empty: a client that shows a certificate of it is believed.
 };
 
+// Told, on the server's thread, of what it does; each may be empty, and none waits or throws.
+struct ServerEvents {
+  // A request was answered with that status, 4xx of a refusal included, `took` after its header had
+  // come; of an answer that goes on, its beginning.
+  std::function<void(int status, Nanos took)> answered{};
+  std::function<void(int open)> connections{};  // So many are open now.
+  std::function<void()> turned_away{};          // A connection that there was no room for.
+};
+
 struct ServerOptions {
   std::string address = "127.0.0.1";  // Numeric, IPv4 or IPv6 without brackets.
   uint16_t port = 0;                  // 0: a free one.
@@ -52,6 +62,7 @@ struct ServerOptions {
   Limits limits{};
   std::string spool_directory{};  // Where bodies that become files lie. Empty: there are none.
   std::string thread_name = "sheaf-http";
+  ServerEvents events{};
 };
 
 class Server {

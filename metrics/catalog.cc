@@ -33,6 +33,17 @@ constexpr auto kCpuHelp = "CPUs of this node: in all, and free to lease.";
 constexpr auto kGpuHelp = "GPUs of this node: in all, and free to lease.";
 constexpr auto kActorsHelp = "Actors that this node's control store knows, by state.";
 
+constexpr auto kHttpHelp =
+    "HTTP requests that this node answered, of metrics and of its dashboard, by status: 101 is a "
+    "WebSocket's.";
+constexpr auto kJobsHelp = "Jobs, by what happened to them since the control store started.";
+constexpr auto kSubmissionsHelp =
+    "Submitted commands, by what happened to them since the control store started.";
+constexpr auto kLivingSubmissionsHelp = "Submitted commands that have not ended, by state.";
+constexpr auto kCertificateHelp =
+    "When the first of the certificates that this node shows to other nodes, or its dashboard, "
+    "expires, in seconds since 1970; 0: it shows none.";
+
 constexpr auto kStallHelp =
     "Part of the last ten seconds in which some process of the machine waited for it (PSI).";
 constexpr auto kHostMemoryHelp = "Memory of the machine, or of the control group that limits it.";
@@ -126,6 +137,16 @@ constexpr std::array<Description, kCounterCount> kCounters = {{
      "Objects kept by the raylet after their owner died, because others still held them."},
     {"sheaf_store_full_total", "", "", "failures",
      "Requests for store memory that ended in StoreFull."},
+    {"sheaf_events_lost_total", "", "", "calls",
+     "Ended calls that are counted but not in listings and timelines: their process wrote over "
+     "them before they were read."},
+    {"sheaf_http_requests_total", "status", "1xx", "requests", kHttpHelp},
+    {"sheaf_http_requests_total", "status", "2xx", "requests", kHttpHelp},
+    {"sheaf_http_requests_total", "status", "3xx", "requests", kHttpHelp},
+    {"sheaf_http_requests_total", "status", "4xx", "requests", kHttpHelp},
+    {"sheaf_http_requests_total", "status", "5xx", "requests", kHttpHelp},
+    {"sheaf_http_connections_turned_away_total", "", "", "connections",
+     "HTTP connections that there was no room for."},
     {"sheaf_gcs_operations_total", "table", "node", "operations", kGcsOpsHelp},
     {"sheaf_gcs_operations_total", "table", "job", "operations", kGcsOpsHelp},
     {"sheaf_gcs_operations_total", "table", "actor", "operations", kGcsOpsHelp},
@@ -136,6 +157,15 @@ constexpr std::array<Description, kCounterCount> kCounters = {{
      "Operations of the global control store that were refused or failed."},
     {"sheaf_gcs_commits_total", "", "", "commits",
      "Group commits of the global control store to disk."},
+    {"sheaf_node_deaths_total", "", "", "nodes",
+     "Nodes that were declared dead; those that left are not among them."},
+    {"sheaf_jobs_total", "state", "started", "jobs", kJobsHelp},
+    {"sheaf_jobs_total", "state", "finished", "jobs", kJobsHelp},
+    {"sheaf_jobs_total", "state", "failed", "jobs", kJobsHelp},
+    {"sheaf_submissions_total", "state", "submitted", "commands", kSubmissionsHelp},
+    {"sheaf_submissions_total", "state", "succeeded", "commands", kSubmissionsHelp},
+    {"sheaf_submissions_total", "state", "failed", "commands", kSubmissionsHelp},
+    {"sheaf_submissions_total", "state", "stopped", "commands", kSubmissionsHelp},
 }};
 
 constexpr std::array<Description, kGaugeCount> kGauges = {{
@@ -145,6 +175,12 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
     {"sheaf_private_bytes", "", "", "bytes", "Bytes of values kept private to their owners."},
     {"sheaf_scheduler_queue_length", "", "", "requests",
      "Lease requests that wait at this node's scheduler."},
+    {"sheaf_scheduler_infeasible", "", "", "requests",
+     "Of these, those that no node of the cluster could ever grant as it is."},
+    {"sheaf_scheduler_starved", "", "", "requests",
+     "Of these, those that this node has room for now: more than a moment of it is a fault."},
+    {"sheaf_placement_groups_pending", "", "", "groups",
+     "Placement groups that this node places and has found no room for."},
     {"sheaf_leases_held", "", "", "leases", "Worker leases held now."},
     {"sheaf_workers", "state", "starting", "workers", kWorkersHelp},
     {"sheaf_workers", "state", "idle", "workers", kWorkersHelp},
@@ -167,12 +203,17 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
     {"sheaf_store_objects", "", "", "objects", "Objects in the store, spilled ones included."},
     {"sheaf_object_pulls_queued", "", "", "objects",
      "Objects of other nodes that wait for room before they are fetched."},
+    {"sheaf_http_connections", "", "", "connections", "HTTP connections that are open."},
     {"sheaf_actors", "state", "alive", "actors", kActorsHelp},
     {"sheaf_actors", "state", "pending", "actors", kActorsHelp},
     {"sheaf_actors", "state", "restarting", "actors", kActorsHelp},
     {"sheaf_actors", "state", "dead", "actors", kActorsHelp},
     {"sheaf_jobs_running", "", "", "jobs", "Jobs whose driver is alive."},
-    {"sheaf_placement_groups", "", "", "groups", "Placement groups that exist."},
+    {"sheaf_submissions", "state", "pending", "commands", kLivingSubmissionsHelp},
+    {"sheaf_submissions", "state", "starting", "commands", kLivingSubmissionsHelp},
+    {"sheaf_submissions", "state", "running", "commands", kLivingSubmissionsHelp},
+    {"sheaf_placement_groups", "", "", "groups",
+     "Placement groups that the global control store knows: those with a name, and detached ones."},
     {"sheaf_gcs_read_only", "", "", "",
      "1 while the disk of the global control store is full: commands that change it fail."},
     {"sheaf_gcs_recovering", "", "", "",
@@ -188,9 +229,8 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
     {"sheaf_nodes", "state", "dead", "nodes", kNodesHelp},
     {"sheaf_link_queued_bytes", "", "", "bytes",
      "Bytes for other nodes that are not acknowledged yet, over all links of this node."},
-    {"sheaf_certificate_expires_seconds", "", "", "seconds",
-     "When the first of the certificates that this node uses for others expires, in seconds since "
-     "1970; 0: it uses none."},
+    {"sheaf_certificate_expires_seconds", "use", "links", "seconds", kCertificateHelp},
+    {"sheaf_certificate_expires_seconds", "use", "dashboard", "seconds", kCertificateHelp},
     {"sheaf_host_cpu_ratio", "", "", "ratio",
      "Part of the time in which the processors of the machine worked.", kFixedPoint},
     {"sheaf_host_cpu_steal_ratio", "", "", "ratio",
@@ -243,6 +283,16 @@ constexpr std::array<Description, kHistogramCount> kHistograms = {{
     {"sheaf_gcs_commit_seconds", "", "", "seconds", "Time of one group commit to disk.",
      kNanosToSeconds},
     {"sheaf_object_size_bytes", "", "", "bytes", "Sizes of the values put."},
+    {"sheaf_http_request_seconds", "", "", "seconds",
+     "From the header of an HTTP request to its answer, or to the beginning of one that goes on.",
+     kNanosToSeconds},
+}};
+
+constexpr std::array<Description, 1> kShaped = {{
+    {"sheaf_demand", "shape", "resources, as '1 CPU, 0.5 GPU'; behind the first 32 'others'",
+     "requests",
+     "Lease requests that wait at this node's scheduler, by what each asks for; those of placement "
+     "groups are left out."},
 }};
 
 void AppendRows(std::string& out, const char* type, std::span<const Description> rows) {
@@ -264,6 +314,7 @@ void AppendRows(std::string& out, const char* type, std::span<const Description>
 std::span<const Description> Counters() { return kCounters; }
 std::span<const Description> Gauges() { return kGauges; }
 std::span<const Description> Histograms() { return kHistograms; }
+std::span<const Description> Shaped() { return kShaped; }
 
 std::string CatalogAsMarkdown() {
   std::string out =
@@ -280,6 +331,7 @@ std::string CatalogAsMarkdown() {
       "|---|---|---|---|---|\n";
   AppendRows(out, "counter", kCounters);
   AppendRows(out, "gauge", kGauges);
+  AppendRows(out, "gauge", kShaped);
   AppendRows(out, "histogram", kHistograms);
   out +=
       "\nHistograms have 27 bounds, each twice the one before: 1.024 us to 69 s for times, 1 KiB "

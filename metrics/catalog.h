@@ -83,6 +83,15 @@ enum class CounterId : uint16_t {
   kObjectsFreed,
   kObjectsAdopted,
   kStoreFull,
+  // What processes recorded of their calls (telemetry/).
+  kEventsLost,
+  // HTTP, of the metrics themselves and of the dashboard.
+  kHttpInformed,
+  kHttpSucceeded,
+  kHttpRedirected,
+  kHttpRefused,
+  kHttpFailed,
+  kHttpTurnedAway,
   // GCS.
   kGcsNodeOps,
   kGcsJobOps,
@@ -92,6 +101,14 @@ enum class CounterId : uint16_t {
   kGcsSubscribeOps,
   kGcsErrors,
   kGcsCommits,
+  kNodeDeaths,
+  kJobsStarted,
+  kJobsFinished,
+  kJobsFailed,
+  kSubmissionsSubmitted,
+  kSubmissionsSucceeded,
+  kSubmissionsFailed,
+  kSubmissionsStopped,
   kCount
 };
 
@@ -104,6 +121,9 @@ enum class GaugeId : uint16_t {
   kPrivateBytes,
   // Raylet.
   kSchedulerQueue,
+  kSchedulerInfeasible,
+  kSchedulerStarved,
+  kGroupsPending,
   kLeasesHeld,
   kWorkersStarting,
   kWorkersIdle,
@@ -125,12 +145,17 @@ enum class GaugeId : uint16_t {
   kStorePopulatedBytes,
   kStoreObjects,
   kPullsQueued,
+  // HTTP.
+  kHttpConnections,
   // GCS.
   kActorsAlive,
   kActorsPending,
   kActorsRestarting,
   kActorsDead,
   kJobsRunning,
+  kSubmissionsPending,
+  kSubmissionsStarting,
+  kSubmissionsRunning,
   kGroups,
   kGcsReadOnly,
   kGcsRecovering,
@@ -142,6 +167,7 @@ enum class GaugeId : uint16_t {
   kNodesDead,
   kLinkQueuedBytes,
   kCertificatesExpire,
+  kDashboardCertificateExpires,
   // The machine, as of the last two seconds.
   kHostCpu,
   kHostSteal,
@@ -179,6 +205,7 @@ enum class HistogramId : uint16_t {
   kWorkerStart,
   kGcsCommit,
   kObjectBytes,
+  kHttpAnswer,
   kCount
 };
 
@@ -190,7 +217,7 @@ inline constexpr size_t kHistogramCount = static_cast<size_t>(HistogramId::kCoun
 struct Description {
   const char* name;         // "sheaf_tasks_total".
   const char* label;        // "state", or "" for none.
-  const char* label_value;  // "submitted".
+  const char* label_value;  // "submitted"; of Shaped(), what it may be, in words.
   const char* unit;         // "tasks": of the value as Prometheus sees it.
   const char* help;         // One sentence; the same for all series of a name.
   double scale = 1;         // Prometheus sees number * scale: 1e-9 makes seconds of nanoseconds.
@@ -200,6 +227,9 @@ struct Description {
 std::span<const Description> Counters();
 std::span<const Description> Gauges();
 std::span<const Description> Histograms();
+// Gauges with a label whose values are made while the node runs: at most so many series each.
+inline constexpr size_t kMostShapes = 32;
+std::span<const Description> Shaped();
 
 std::string CatalogAsMarkdown();  // The text of docs/metrics.md.
 

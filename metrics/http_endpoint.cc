@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "http/server.h"
+#include "metrics/http_metrics.h"
 #include "prometheus/text_serializer.h"
 
 namespace sheaf::metrics {
@@ -33,7 +34,8 @@ std::string TextOf(const prometheus::Collectable& source) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
-    const EndpointOptions& options, const prometheus::Collectable& source, http::Router router) {
+    const EndpointOptions& options, const prometheus::Collectable& source, Page& page,
+    http::Router router) {
   router.Add({.method = "GET",
               .pattern = "/metrics",
               .handler = [&source](const http::Request&, const http::Reply& reply) {
@@ -49,6 +51,7 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
       options.token.empty() ? http::Trust::kAnyLocalUser : http::Trust::kTokenOnly;
   server.limits.idle_time = 0;
   server.thread_name = "sheaf-metrics";
+  server.events = HttpEventsOn(page);
   absl::StatusOr<std::unique_ptr<http::Server>> started =
       http::Server::Start(std::move(server), std::move(router));
   if (absl::IsFailedPrecondition(started.status())) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "http/router.h"
+#include "metrics/page.h"
 #include "prometheus/collectable.h"
 
 namespace sheaf::metrics {
@@ -26,10 +27,12 @@ struct EndpointOptions {
 class HttpEndpoint {
  public:
   // Starts to serve what `source` collects, and the routes of `router`; `source` outlives the
-  // endpoint and is called from its thread. kInvalidArgument: not a numeric address, or not
-  // loopback and no token. kUnavailable: the port is taken.
+  // endpoint and is called from its thread, and so does `page`, where the endpoint counts.
+  // kInvalidArgument: not a numeric address, or not loopback and no token. kUnavailable: the port is
+  // taken.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const EndpointOptions& options,
                                                              const prometheus::Collectable& source,
+                                                             Page& page,
                                                              http::Router router = {});
   // Ends the threads: a few milliseconds, plus what a request takes.
   virtual ~HttpEndpoint() = default;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/wait_until_for_test.h"
 #include "base/unique_fd.h"
 #include "metrics/counter.h"
 #include "metrics/registry.h"
@@ -17,14 +18,19 @@
 namespace sheaf::metrics {
 namespace {
 
-// Sends `request` as it is and returns all that comes back.
-std::string Exchange(uint16_t port, const std::string& request) {
+UniqueFd Connected(uint16_t port) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(port);
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) return "";
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) fd.Reset();
+  return fd;
+}
+
+// Sends `request` as it is and returns all that comes back.
+std::string Exchange(uint16_t port, const std::string& request) {
+  const UniqueFd fd = Connected(port);
   if (write(fd.get(), request.data(), request.size()) < 0) return "";
   std::string answer;
   char buffer[4096];
@@ -46,7 +52,7 @@ struct Fixture {
   std::unique_ptr<HttpEndpoint> endpoint;
   explicit Fixture(EndpointOptions options = {}) {
     registry.Add(page);
-    auto started = HttpEndpoint::Start(options, registry);
+    auto started = HttpEndpoint::Start(options, registry, page);
     REQUIRE(started.ok());
     endpoint = std::move(*started);
   }
@@ -130,13 +136,38 @@ TEST_CASE("with a token, only requests that carry it are answered") {
 
 TEST_CASE("what cannot be served safely, or at all, is refused at the start") {
   Registry registry("test");
-  CHECK(HttpEndpoint::Start({.address = "0.0.0.0"}, registry).status().code() ==
+  Page page{};
+  CHECK(HttpEndpoint::Start({.address = "0.0.0.0"}, registry, page).status().code() ==
         absl::StatusCode::kInvalidArgument);
-  CHECK(HttpEndpoint::Start({.address = "localhost"}, registry).status().code() ==
+  CHECK(HttpEndpoint::Start({.address = "localhost"}, registry, page).status().code() ==
         absl::StatusCode::kInvalidArgument);
   Fixture node;
-  CHECK(HttpEndpoint::Start({.port = node.endpoint->port()}, registry).status().code() ==
+  CHECK(HttpEndpoint::Start({.port = node.endpoint->port()}, registry, page).status().code() ==
         absl::StatusCode::kUnavailable);
+}
+
+TEST_CASE("what is answered and who is connected is counted") {
+  Fixture node;
+  const auto counted = [&](CounterId id) { return node.page.counter(id).load(); };
+  const auto open = [&] { return node.page.gauge(GaugeId::kHttpConnections).load(); };
+  for (int i = 0; i < 3; ++i) Get(node.endpoint->port());
+  Get(node.endpoint->port(), "Host: localhost\r\n", "/nothing");
+  Exchange(node.endpoint->port(), "no request\r\n\r\n");
+  CHECK(counted(CounterId::kHttpSucceeded) == 3);
+  CHECK(counted(CounterId::kHttpRefused) == 2);
+  CHECK(counted(CounterId::kHttpFailed) == 0);
+  uint64_t timed = 0;
+  for (const auto& bucket : node.page.histogram(HistogramId::kHttpAnswer).buckets) timed += bucket;
+  CHECK(timed == 5);
+  REQUIRE(WaitUntil(20 * kSecond, [&] { return open() == 0; }));
+  const std::vector<UniqueFd> held = [&] {
+    std::vector<UniqueFd> all;
+    for (int i = 0; i < 256; ++i) all.push_back(Connected(node.endpoint->port()));
+    return all;
+  }();
+  REQUIRE(WaitUntil(20 * kSecond, [&] { return open() == 256; }));
+  const UniqueFd one_more = Connected(node.endpoint->port());
+  CHECK(WaitUntil(20 * kSecond, [&] { return counted(CounterId::kHttpTurnedAway) == 1; }));
 }
 
 TEST_CASE("many readers at once are all served") {

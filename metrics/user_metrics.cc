@@ -7,9 +7,11 @@
 #include <limits>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
+#include "base/log.h"
 
 namespace sheaf::metrics {
 namespace {
@@ -87,11 +89,78 @@ bool TypeOf(std::string_view word, prometheus::MetricType* type) {
   return true;
 }
 
+uint64_t KeyOf(const prometheus::ClientMetric& metric) {
+  std::vector<std::pair<std::string_view, std::string_view>> labels;
+  for (const auto& label : metric.label) labels.emplace_back(label.name, label.value);
+  return absl::HashOf(labels);
+}
+
+// Bounds that are others than those of `to` are no reason to lose the observations: these are counted
+// as beyond all bounds.
+void AddHistogram(const prometheus::ClientMetric::Histogram& from,
+                  prometheus::ClientMetric::Histogram& to) {
+  to.sample_count += from.sample_count;
+  to.sample_sum += from.sample_sum;
+  const auto same_bound = [](const auto& a, const auto& b) {
+    return a.upper_bound == b.upper_bound;
+  };
+  if (std::equal(to.bucket.begin(), to.bucket.end(), from.bucket.begin(), from.bucket.end(),
+                 same_bound)) {
+    for (size_t i = 0; i < to.bucket.size(); ++i)
+      to.bucket[i].cumulative_count += from.bucket[i].cumulative_count;
+  } else {
+    to.bucket.back().cumulative_count += from.bucket.back().cumulative_count;
+  }
+}
+
+void AddToOverflow(prometheus::ClientMetric metric, UserFamily& family) {
+  if (!family.overflow) {
+    metric.label = {{"overflow", "true"}};
+    family.overflow = std::move(metric);
+    return;
+  }
+  family.overflow->counter.value += metric.counter.value;
+  family.overflow->gauge.value += metric.gauge.value;
+  if (family.type == prometheus::MetricType::Histogram)
+    AddHistogram(metric.histogram, family.overflow->histogram);
+}
+
 }  // namespace
 
+bool SeriesLimit::Admit(const std::string& metric, uint64_t key) {
+  Metric& of = metrics_[metric];
+  const auto [known, is_new] = of.series.try_emplace(key);
+  known->second.round = round_;
+  if (!is_new) return known->second.admitted;
+  if (of.admitted < kMaxSeriesOfMetric && admitted_ < kMaxUserSeries) {
+    known->second.admitted = true;
+    ++of.admitted;
+    ++admitted_;
+  } else if (!std::exchange(of.is_over, true)) {
+    came_over_.push_back(metric);
+  }
+  return known->second.admitted;
+}
+
+std::vector<std::string> SeriesLimit::EndOfRound() {
+  for (auto& [name, metric] : metrics_) {
+    absl::erase_if(metric.series, [&, &of = metric](const auto& entry) {
+      if (entry.second.round == round_) return false;
+      if (entry.second.admitted) {
+        --of.admitted;
+        --admitted_;
+      }
+      return true;
+    });
+  }
+  absl::erase_if(metrics_, [](const auto& entry) { return entry.second.series.empty(); });
+  ++round_;
+  return std::exchange(came_over_, {});
+}
+
 void ReadUserMetrics(std::string_view content, std::string_view pid, bool with_gauges,
-                     UserFamilies* families) {
-  prometheus::MetricFamily* family = nullptr;
+                     SeriesLimit& limit, UserFamilies* families) {
+  UserFamily* family = nullptr;
   for (const std::string_view line : Split(content, '\n')) {
     const std::vector<std::string_view> fields = Split(line, '\t');
     if (fields[0] == "F") {
@@ -111,11 +180,15 @@ void ReadUserMetrics(std::string_view content, std::string_view pid, bool with_g
     prometheus::ClientMetric metric;
     if (family == nullptr || !ReadSeries(fields, family->type, &metric)) continue;
     metric.label.push_back({"pid", std::string(pid)});
-    family->metric.push_back(std::move(metric));
+    if (limit.Admit(family->name, KeyOf(metric))) {
+      family->metric.push_back(std::move(metric));
+    } else {
+      AddToOverflow(std::move(metric), *family);
+    }
   }
 }
 
-std::vector<prometheus::MetricFamily> CollectUserMetrics(const std::string& directory) {
+std::vector<prometheus::MetricFamily> UserMetrics::Collect(const std::string& directory) {
   namespace fs = std::filesystem;
   UserFamilies families;
   size_t files = 0;
@@ -132,10 +205,19 @@ std::vector<prometheus::MetricFamily> CollectUserMetrics(const std::string& dire
     file.read(content.data(), static_cast<std::streamsize>(content.size()));
     content.resize(static_cast<size_t>(file.gcount()));
     std::error_code gone;
-    ReadUserMetrics(content, pid, fs::exists("/proc/" + pid, gone), &families);
+    ReadUserMetrics(content, pid, fs::exists("/proc/" + pid, gone), limit_, &families);
+  }
+  for (const std::string& metric : limit_.EndOfRound()) {
+    Log(LogLevel::kWarning, "the metric ", metric, " has more than ", kMaxSeriesOfMetric,
+        " series on this node, or all have more than ", kMaxUserSeries,
+        ": its further ones are served as one, with the label overflow=\"true\"; give its tags "
+        "fewer values");
   }
   std::vector<prometheus::MetricFamily> out;
-  for (auto& [name, family] : families) out.push_back(std::move(family));
+  for (auto& [name, family] : families) {
+    if (family.overflow) family.metric.push_back(*std::move(family.overflow));
+    out.push_back(std::move(family));
+  }
   return out;
 }
 

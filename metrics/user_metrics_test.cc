@@ -7,8 +7,9 @@ namespace sheaf::metrics {
 namespace {
 
 UserFamilies Read(std::string_view content, bool with_gauges = true) {
+  SeriesLimit limit;
   UserFamilies families;
-  ReadUserMetrics(content, "7", with_gauges, &families);
+  ReadUserMetrics(content, "7", with_gauges, limit, &families);
   return families;
 }
 
@@ -31,7 +32,8 @@ SCENARIO("a file's families are read with their labels and the process's id") {
 
 SCENARIO("the same family of several processes is one, of the kind that came first") {
   UserFamilies families = Read("F\tcounter\ta\t\nS\t1\n");
-  ReadUserMetrics("F\tcounter\ta\t\nS\t2\nF\tgauge\ta\t\nS\t3\n", "8", true, &families);
+  SeriesLimit limit;
+  ReadUserMetrics("F\tcounter\ta\t\nS\t2\nF\tgauge\ta\t\nS\t3\n", "8", true, limit, &families);
   REQUIRE(families.size() == 1);
   CHECK(families.at("a").metric.size() == 2);
 }
@@ -58,7 +60,76 @@ SCENARIO("what does not parse is left out") {
 }
 
 SCENARIO("a directory that is not there has no metrics") {
-  CHECK(CollectUserMetrics("/nonexistent/metrics").empty());
+  CHECK(UserMetrics().Collect("/nonexistent/metrics").empty());
+}
+
+// A counter with series of the value 1 and the tags `first`, `first` + 1 and so on.
+std::string Counter(const std::string& name, size_t first, size_t series) {
+  std::string text = "F\tcounter\t" + name + "\t\n";
+  for (size_t i = first; i < first + series; ++i) text += "S\t1\ttag\t" + std::to_string(i) + "\n";
+  return text;
+}
+
+SCENARIO("beyond its limit a metric's series are served as one, and its sum stays right") {
+  SeriesLimit limit;
+  UserFamilies families;
+  ReadUserMetrics(Counter("a", 0, kMaxSeriesOfMetric), "7", true, limit, &families);
+  CHECK(!families.at("a").overflow);
+  CHECK(limit.EndOfRound().empty());
+  WHEN("another process has seven more") {
+    families.clear();
+    ReadUserMetrics(Counter("a", 0, 7), "8", true, limit, &families);
+    ReadUserMetrics(Counter("a", 0, kMaxSeriesOfMetric), "7", true, limit, &families);
+    THEN("those that came first stay as they are, whichever is read first") {
+      CHECK(families.at("a").metric.size() == kMaxSeriesOfMetric);
+      CHECK(families.at("a").metric.front().label.back().value == "7");
+      REQUIRE(families.at("a").overflow);
+      CHECK(families.at("a").overflow->counter.value == 7);
+      CHECK(families.at("a").overflow->label.size() == 1);
+      CHECK(limit.EndOfRound() == std::vector<std::string>{"a"});
+      CHECK(limit.EndOfRound().empty());  // It is said once.
+    }
+    AND_WHEN("the first process is gone") {
+      limit.EndOfRound();
+      ReadUserMetrics(Counter("a", 0, 7), "8", true, limit, &families);
+      limit.EndOfRound();
+      families.clear();
+      ReadUserMetrics(Counter("a", 0, 7) + "S\t1\ttag\tnew\n", "8", true, limit, &families);
+      THEN("what was served with others stays so, and new series have room") {
+        CHECK(families.at("a").metric.size() == 1);
+        CHECK(families.at("a").overflow->counter.value == 7);
+      }
+    }
+  }
+}
+
+SCENARIO("all metrics of a node have a limit together") {
+  SeriesLimit limit;
+  UserFamilies families;
+  for (size_t i = 0; i < kMaxUserSeries / kMaxSeriesOfMetric; ++i) {
+    ReadUserMetrics(Counter("a" + std::to_string(i), 0, kMaxSeriesOfMetric), "7", true, limit,
+                    &families);
+  }
+  ReadUserMetrics(Counter("b", 0, 1), "7", true, limit, &families);
+  CHECK(families.at("b").metric.empty());
+  CHECK(families.at("b").overflow->counter.value == 1);
+}
+
+SCENARIO("histograms are added where their bounds are the same, and nothing is lost where not") {
+  SeriesLimit limit;
+  UserFamilies families;
+  for (size_t i = 0; i < kMaxSeriesOfMetric; ++i) limit.Admit("t", i);
+  ReadUserMetrics(
+      "F\thistogram\tt\t\nH\t5\t1:1,2:2,inf:3\nH\t7\t1:1,2:1,inf:1\tk\tb\nH\t1\t9:4,inf:4\tk\tc\n",
+      "7", true, limit, &families);
+  REQUIRE(families.at("t").overflow);
+  const auto& sum = families.at("t").overflow->histogram;
+  CHECK(sum.sample_count == 8);
+  CHECK(sum.sample_sum == 13);
+  REQUIRE(sum.bucket.size() == 3);
+  CHECK(sum.bucket[0].cumulative_count == 2);
+  CHECK(sum.bucket[1].cumulative_count == 3);
+  CHECK(sum.bucket[2].cumulative_count == 8);
 }
 
 }  // namespace

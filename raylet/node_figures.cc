@@ -4,6 +4,7 @@
 #include "metrics/counter.h"
 #include "object_store/server/store_server.h"
 #include "raylet/queries/task_events.h"
+#include "scheduling/scheduling_policy.h"
 
 namespace sheaf {
 
@@ -61,12 +62,36 @@ NodeStats NodeFigures::Get() const {
   return stats;
 }
 
-void NodeFigures::Publish() {
+std::map<std::string, uint64_t> NodeFigures::PublishDemand() {
+  std::map<std::string, uint64_t> shapes;
+  int64_t infeasible = 0, starved = 0;
+  const NodeView* const here = from_.view.Find(from_.view.local);
+  const bool takes_work = here != nullptr && here->usable();
+  for (const LeaseQueue::Pending& pending : from_.queue.AllPending()) {
+    const LeaseSpec& spec = *pending.spec;
+    // Work for placement groups waits for these, which are counted themselves.
+    if (pending.missing == 0 || spec.strategy.kind == StrategyKind::kPlacementGroup) continue;
+    infeasible += pending.infeasible ? pending.missing : 0;
+    const bool has_room = !pending.infeasible && !pending.withheld && takes_work &&
+                          CouldHold(spec, from_.view, from_.view.local) &&
+                          from_.ledger.available().Fits(spec.resources);
+    starved += has_room ? pending.missing : 0;
+    const std::string shape = spec.resources.ToString();
+    const bool known = shapes.contains(shape) || shapes.size() < metrics::kMostShapes;
+    shapes[known ? shape : "others"] += pending.missing;
+  }
+  Gauge(from_.deps.metrics, GaugeId::kSchedulerInfeasible).Set(infeasible);
+  Gauge(from_.deps.metrics, GaugeId::kSchedulerStarved).Set(starved);
+  return shapes;
+}
+
+std::map<std::string, uint64_t> NodeFigures::Publish() {
   const auto set = [this](GaugeId id, auto value) {
     Gauge(from_.deps.metrics, id).Set(static_cast<int64_t>(value));
   };
   const NodeStats stats = Get();
   set(GaugeId::kSchedulerQueue, stats.scheduler_queue);
+  set(GaugeId::kGroupsPending, stats.pending_groups);
   set(GaugeId::kLeasesHeld, stats.leases);
   set(GaugeId::kWorkersStarting, stats.workers.starting);
   set(GaugeId::kWorkersIdle, stats.workers.idle);
@@ -107,6 +132,7 @@ void NodeFigures::Publish() {
   grow(CounterId::kServedBytes, from_.objects.transfers().served().bytes, &served_bytes_);
   set(GaugeId::kPullsQueued, pulls.queued);
   if (from_.deps.task_events != nullptr) from_.deps.task_events->PublishHost(from_.deps.metrics);
+  return PublishDemand();
 }
 
 void NodeFigures::CountDeath(const proto::Death& death) {

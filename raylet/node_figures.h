@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/clock.h"
@@ -62,12 +63,14 @@ class NodeFigures {
 
   NodeStats Get() const;
   // Sets the gauges of the metrics page from these figures and those of ledger and store; call it
-  // before the page is read. The counters are kept as things happen.
-  void Publish();
+  // before the page is read. The counters are kept as things happen. What waits here, by shape: at
+  // most metrics::kMostShapes, and all beyond as "others".
+  std::map<std::string, uint64_t> Publish();
   // A process of this node ended so.
   void CountDeath(const proto::Death& death);
 
  private:
+  std::map<std::string, uint64_t> PublishDemand();
   struct StoreCounts {
     uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
              disk_failures = 0;

@@ -27,6 +27,29 @@ SCENARIO("the figures of a node are what its parts have") {
   CHECK(gauge(GaugeId::kStoreCapacityBytes) == node.store->Stats().capacity_bytes);
 }
 
+SCENARIO("what waits is told by shape, and what could not ever run apart") {
+  RayletNode node;  // Of two CPUs.
+  const ProcessId driver = node.Driver();
+  node.Demand(driver, 1, 5);
+  node.Demand(driver, 2, 3, 64);
+  node.WorkersReady();
+  const auto gauge = [&](GaugeId id) { return node.page().gauge(id).load(); };
+  const std::map<std::string, uint64_t> shapes = node.raylet->figures().Publish();
+  CHECK(shapes == std::map<std::string, uint64_t>{{"1 CPU", 3}, {"64 CPU", 3}});
+  CHECK(gauge(GaugeId::kSchedulerInfeasible) == 3);
+  CHECK(gauge(GaugeId::kSchedulerStarved) == 0);
+  WHEN("there are more shapes than are told one by one") {
+    for (uint64_t key = 0; key < metrics::kMostShapes + 2; ++key)
+      node.Demand(driver, 10 + key, 1, 100.0 + static_cast<double>(key));
+    const std::map<std::string, uint64_t> more = node.raylet->figures().Publish();
+    CHECK(more.size() == metrics::kMostShapes + 1);
+    uint64_t all = 0;
+    for (const auto& [shape, waiting] : more) all += waiting;
+    CHECK(more.contains("others"));
+    CHECK(all == 6 + metrics::kMostShapes + 2);
+  }
+}
+
 SCENARIO("what has happened is counted once, however often it is published") {
   Objects node;
   node.Fetch(node.driver, kFarObject, {2, 7, 3, 0});

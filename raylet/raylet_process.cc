@@ -136,11 +136,13 @@ class RayletProcess::Node final : public FrameHandler {
       raylet_->OnFetch(reader.node, request, respond);
     });
   }
-  void PublishMetrics() {
-    loop_->Run([this] {
-      raylet_->figures().Publish();
+  std::map<std::string, uint64_t> PublishMetrics() {
+    std::map<std::string, uint64_t> demand;
+    loop_->Run([&] {
+      demand = raylet_->figures().Publish();
       metrics::PublishMailbox(mailbox_->counts(), own_page_.page());
     });
+    return demand;
   }
 
   // FrameHandler, on the loop.
@@ -489,6 +491,8 @@ void RayletProcess::Stop(const std::string& reason, Nanos grace) {
   registered_node_.reset();
 }
 
-void RayletProcess::PublishMetrics() { registered_node_->PublishMetrics(); }
+std::map<std::string, uint64_t> RayletProcess::PublishMetrics() {
+  return registered_node_->PublishMetrics();
+}
 
 }  // namespace sheaf

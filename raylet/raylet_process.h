@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -111,9 +112,9 @@ class RayletProcess {
   // Idempotent.
   void Stop(const std::string& reason, Nanos grace);
 
-  // Brings the figures in the raylet's page up to date. Any thread but the loop; waits for the
-  // loop.
-  void PublishMetrics();
+  // Brings the figures in the raylet's page up to date; as NodeFigures::Publish. Any thread but the
+  // loop; waits for the loop.
+  std::map<std::string, uint64_t> PublishMetrics();
   NodeNumber node() const { return node_; }
   // This raylet, or what it called itself before it had a number. Any thread.
   bool Is(ProcessId id) const { return id == nameless_ || id == RayletOf(node_); }

@@ -153,6 +153,7 @@ void TaskCollector::AddSeries(const proto::StateQuery& query, proto::StateAnswer
 
 bool TaskCollector::Read() {
   const bool ended = history_.Read();
+  lost_.store(history_.lost(), std::memory_order_relaxed);
   return profile_.Read(MonotonicNow()) || ended;
 }
 

@@ -5,6 +5,7 @@
 // attached; at the machine every two seconds. Thread-safe; nobody waits for it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -46,6 +47,8 @@ class TaskCollector {
   void Ask(proto::StateQuery query, uint32_t limit, std::function<void(proto::StateAnswer)> done);
   // The last figures of the machine; unknown before the first look.
   HostSample LastHost();
+  // Ended calls that were written over before they were read, so far.
+  uint64_t EventsLost() const { return lost_.load(std::memory_order_relaxed); }
 
  private:
   using Step = std::function<void()>;
@@ -63,6 +66,8 @@ class TaskCollector {
   absl::btree_map<ProcessId, int32_t> pids_;
   const std::unique_ptr<HostFigures> host_;
   SeriesRing series_;
+
+  std::atomic<uint64_t> lost_ = 0;
 
   Mutex mutex_;
   CondVar changed_;

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -20,7 +22,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "metrics/counter.h"
 #include "raylet/host/spawn.h"
+#include "rpc/security/certificates.h"
 
 namespace sheaf::cli {
 namespace {
@@ -103,6 +107,9 @@ absl::StatusOr<std::unique_ptr<DashboardChild>> DashboardChild::Start(
   SHEAF_RETURN_IF_ERROR(ServerOptionsOf(options.flags).status());
   std::unique_ptr<DashboardChild> child(new DashboardChild(std::move(options)));
   SHEAF_RETURN_IF_ERROR(child->Listen());
+  SHEAF_ASSIGN_OR_RETURN(child->metrics_fd_, MakeSegment("sheaf-http-metrics", kMetricsBytes));
+  SHEAF_ASSIGN_OR_RETURN(
+      child->page_, Mapping::Map(child->metrics_fd_.get(), 0, kMetricsBytes, Access::kReadWrite));
   SHEAF_ASSIGN_OR_RETURN(child->loop_, EventLoop::Start("sheaf-dashboard"));
   child->loop_->Run([&] { child->Await(); });
   return child;
@@ -170,6 +177,7 @@ absl::Status DashboardChild::Begin() {
   const UniqueFd words(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   DashboardFlags flags = options_.flags;
   flags.listener_fd = listener_.get();
+  flags.metrics_fd = metrics_fd_.get();
   flags.idle_limit = kIdleSeconds;
   SpawnRequest request;
   request.executable_fd = program.get();
@@ -177,13 +185,23 @@ absl::Status DashboardChild::Begin() {
   request.environ = OwnEnvironment();
   request.stdout_fd = words.get();
   request.stderr_fd = words.get();
-  request.inherited_fd = listener_.get();
+  request.inherited_fds = {listener_.get(), metrics_fd_.get()};
   request.oom_score_adj = 1000;
   SHEAF_ASSIGN_OR_RETURN(const Spawned spawned, Spawn(request));
   pid_ = spawned.pid;
   loop_->Unwatch(listener_.get());  // The process takes the connection.
   loop_->After(kLookPeriod, [this] { LookAtChild(); });
   return absl::OkStatus();
+}
+
+void DashboardChild::PublishMetrics() {
+  int64_t expires = 0;
+  if (!options_.flags.tls_certificate.empty()) {
+    std::ifstream file(options_.flags.tls_certificate, std::ios::binary);
+    const std::string pem{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    expires = ExpiryOf(pem).value_or(0);  // One that cannot be read is said where it is used.
+  }
+  metrics::Gauge(page(), metrics::GaugeId::kDashboardCertificateExpires).Set(expires);
 }
 
 void DashboardChild::LookAtChild() {
@@ -197,6 +215,7 @@ void DashboardChild::LookAtChild() {
 
 void DashboardChild::OnEnd(int status) {
   pid_ = 0;
+  metrics::Gauge(page(), metrics::GaugeId::kHttpConnections).Set(0);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     ++crashes_;
     Log(LogLevel::kWarning, "the dashboard has ended: ",

@@ -16,7 +16,9 @@
 #include "base/unique_fd.h"
 #include "cli/dashboard/command.h"
 #include "cli/start.h"
+#include "metrics/page.h"
 #include "raylet/host/event_loop.h"
+#include "shm/segment.h"
 
 namespace sheaf::cli {
 
@@ -42,6 +44,10 @@ class DashboardChild {
   std::string url() const { return url_; }
   // The process, if there is one now. Any thread.
   bool Is(pid_t pid) const { return pid == pid_.load(std::memory_order_relaxed); }
+  // What its processes count, one after the other. As long as this.
+  metrics::Page& page() { return *reinterpret_cast<metrics::Page*>(page_.data()); }
+  // Brings up to date when the certificate that it shows expires. One thread at a time.
+  void PublishMetrics();
   // Ends the process and closes the port. Idempotent.
   void Stop();
 
@@ -58,6 +64,8 @@ class DashboardChild {
 
   DashboardChildOptions options_;
   UniqueFd listener_;
+  UniqueFd metrics_fd_;
+  Mapping page_;
   std::string url_;
   std::atomic<pid_t> pid_ = 0;
   // The loop's.

@@ -22,8 +22,11 @@
 #include "base/status_macros.h"
 #include "cli/dashboard/asker.h"
 #include "dashboard/dashboard.h"
+#include "metrics/http_metrics.h"
 #include "rpc/security/credentials.h"
 #include "rpc/security/hmac.h"
+#include "shm/process_segment.h"
+#include "shm/segment.h"
 
 namespace sheaf::cli {
 namespace {
@@ -52,8 +55,20 @@ sigset_t BlockEnds() {
   return ends;
 }
 
+// Where this process counts: a page of the node that started it, or one that nobody reads.
+absl::StatusOr<Mapping> MetricsPage(const DashboardFlags& flags) {
+  if (flags.metrics_fd >= 0) {
+    const UniqueFd of_node(flags.metrics_fd);
+    return Mapping::Map(of_node.get(), 0, kMetricsBytes, Access::kReadWrite);
+  }
+  SHEAF_ASSIGN_OR_RETURN(const UniqueFd own, MakeSegment("sheaf-http-metrics", kMetricsBytes));
+  return Mapping::Map(own.get(), 0, kMetricsBytes, Access::kReadWrite);
+}
+
+// `page` outlives the dashboard.
 absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> Start(const DashboardFlags& flags,
-                                                            const RunningNode& node) {
+                                                            const RunningNode& node,
+                                                            metrics::Page& page) {
   dashboard::DashboardOptions options;
   options.ask = AskerOf(node.session);
   options.session = node.session;
@@ -61,6 +76,7 @@ absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> Start(const DashboardFlags
   SHEAF_ASSIGN_OR_RETURN(options.server, ServerOptionsOf(flags));
   options.server.listener = UniqueFd(flags.listener_fd);
   options.server.spool_directory = node.session;
+  options.server.events = metrics::HttpEventsOn(page);
   return dashboard::Dashboard::Start(std::move(options));
 }
 
@@ -141,6 +157,7 @@ std::vector<std::string> DashboardFlags::Arguments() const {
   if (read_only) words.emplace_back("--read-only");
   if (writable) words.emplace_back("--writable");
   if (listener_fd >= 0) add("--listener-fd", std::to_string(listener_fd));
+  if (metrics_fd >= 0) add("--metrics-fd", std::to_string(metrics_fd));
   if (idle_limit > 0) add("--idle-limit", absl::StrCat(idle_limit));
   if (log_json) words.emplace_back("--log-json");
   return words;
@@ -181,13 +198,18 @@ int RunDashboard(const DashboardFlags& flags) {
   BoundMemory();
   const sigset_t ends = BlockEnds();
   if (flags.log_json) {
-    const absl::Status log =
-        StartLog({.level = LogLevel::kWarning, .json_dataset = "sheaf.dashboard"});
+    LogOptions words;
+    words.level = LogLevel::kWarning;
+    words.json_dataset = "sheaf.dashboard";
+    const absl::Status log = StartLog(words);
     if (!log.ok()) return Complain(log);
   }
   const absl::StatusOr<RunningNode> node = FindNode(flags.query);
   if (!node.ok()) return Complain(node.status());
-  const absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> dashboard = Start(flags, *node);
+  const absl::StatusOr<Mapping> page = MetricsPage(flags);
+  if (!page.ok()) return Complain(page.status());
+  const absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> dashboard =
+      Start(flags, *node, *reinterpret_cast<metrics::Page*>(page->data()));
   if (!dashboard.ok()) return Complain(dashboard.status());
   std::printf("Dashboard of %s: %s\n", node->session.c_str(), (*dashboard)->url().c_str());
   std::fflush(stdout);

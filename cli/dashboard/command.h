@@ -28,6 +28,7 @@ struct DashboardFlags {
   bool read_only = false;
   bool writable = false;  // Who logged in with a browser may change, too.
   int listener_fd = -1;   // A socket that listens already, of the node that started this.
+  int metrics_fd = -1;    // Its metrics page for this.
   double idle_limit = 0;  // Seconds without a viewer after which it ends; 0: never.
   bool log_json = false;
 

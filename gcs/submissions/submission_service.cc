@@ -121,6 +121,7 @@ Outcome SubmissionService::PlanSubmission(const proto::SubmitEntrypoint& request
   *outcome.reply.mutable_submission() = info;
   outcome.apply = [this, info, choice] {
     SubmissionEntry& entry = table_.Put(info);
+    ++told_[S::PENDING];
     Tell(info);
     entry.give_up_at = Deadline(context_.clock.Now(), info.start_timeout_ns());
     entry.pending_words = choice.reason;
@@ -340,6 +341,7 @@ void SubmissionService::Apply(const Happening& what, S info) {
   const Nanos now = context_.clock.Now();
   if (what.event == SubmissionEvent::kRunning || HasEnded(entry.info.state())) Tell(entry.info);
   if (HasEnded(entry.info.state())) {
+    ++told_[entry.info.state()];
     placement_.OnGone(LatchOf(id), node);
     return;
   }

@@ -5,6 +5,7 @@
 // for.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,8 @@ class SubmissionService {
   void Tick();
 
   const SubmissionTable& table() const { return table_; }
+  // By Submission::State, since the start: how many ended so, and as PENDING how many were accepted.
+  const std::array<uint64_t, 6>& told() const { return told_; }
 
  private:
   struct Happening {
@@ -79,6 +82,7 @@ class SubmissionService {
   const NodeTable& nodes_;
   ActorPlacement& placement_;
   SubmissionTable table_;
+  std::array<uint64_t, 6> told_{};
   bool active_ = false;
   uint64_t last_number_ = 0;           // Given to a submission that may not be on disk yet.
   uint32_t last_attempt_ = 0;          // The same.

@@ -36,6 +36,7 @@ SubmissionEntry& SubmissionTable::Put(proto::Submission info) {
   const std::string id = info.entrypoint().submission_id();
   if (const SubmissionEntry* known = Find(id)) Unindex(known->info);
   by_number_[info.number()] = id;
+  ++by_state_[info.state()];
   last_number_ = std::max<uint64_t>(last_number_, info.number());
   if (HasEnded(info.state())) {
     ended_.emplace(info.ended_unix_ms(), info.number());
@@ -57,6 +58,7 @@ void SubmissionTable::Erase(std::string_view id) {
 
 void SubmissionTable::Unindex(const proto::Submission& info) {
   by_number_.erase(info.number());
+  --by_state_[info.state()];
   living_.erase(info.entrypoint().submission_id());
   ended_.erase({info.ended_unix_ms(), info.number()});
   for (const std::string& name : PackagesOf(info)) {

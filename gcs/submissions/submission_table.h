@@ -2,6 +2,7 @@
 // Submissions by id and by number, those that have ended for a while as well.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -43,6 +44,8 @@ class SubmissionTable {
   const std::map<uint64_t, std::string>& by_number() const { return by_number_; }
   uint64_t last_number() const { return last_number_; }
   size_t size() const { return submissions_.size(); }
+  // How many there are in each Submission::State.
+  const std::array<uint64_t, 6>& by_state() const { return by_state_; }
   // Whether the runtime environment of one of them has gcs://`name`.
   bool NamesPackage(std::string_view name) const { return packages_.contains(name); }
 
@@ -55,6 +58,7 @@ class SubmissionTable {
   std::set<std::pair<int64_t, uint64_t>> ended_;         // {time of its end, number}.
   std::map<std::string, size_t, std::less<>> packages_;  // How many name each.
   uint64_t last_number_ = 0;
+  std::array<uint64_t, 6> by_state_{};
 };
 
 }  // namespace sheaf

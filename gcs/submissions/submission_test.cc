@@ -117,8 +117,13 @@ SCENARIO("a submission runs once, and its end is remembered") {
     CHECK(world.Get("one").os_pid() == 77);
     world.Pass(10 * kSecond, {world.node});
     CHECK(world.TakeStarts(world.node).empty());
+    CHECK(world.service().Stats().submissions[S::RUNNING] == 1);
     world.Ends("one", 0);
     CHECK(world.Get("one").state() == S::SUCCEEDED);
+    const GcsStats stats = world.service().Stats();
+    CHECK(stats.submissions[S::RUNNING] == 0);
+    CHECK(stats.submissions_told[S::PENDING] == 1);
+    CHECK(stats.submissions_told[S::SUCCEEDED] == 1);
     world.Runs("one");  // A repeat that comes late.
     CHECK(world.Get("one").state() == S::SUCCEEDED);
     world.TakeStarts(world.node);
@@ -129,6 +134,7 @@ SCENARIO("a submission runs once, and its end is remembered") {
     CHECK(world.Get("one").state() == S::FAILED);
     CHECK(world.Get("one").failure() == S::COMMAND);
     CHECK(world.Get("one").death().code() == 3);
+    CHECK(world.service().Stats().submissions_told[S::FAILED] == 1);
   }
   WHEN("its environment cannot be made") {
     proto::EntrypointReport report = world.Report("one");

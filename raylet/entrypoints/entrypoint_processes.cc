@@ -176,7 +176,7 @@ absl::Status EntrypointProcesses::Spawn(const proto::Entrypoint& entrypoint,
   request.argv = flags.Arguments();
   request.stdout_fd = log.get();
   request.stderr_fd = log.get();
-  request.inherited_fd = ends.second.fd();
+  request.inherited_fds = {ends.second.fd()};
   const MutexLock lock(mutex_);  // Nobody takes the guard for a stray before it is known.
   SHEAF_ASSIGN_OR_RETURN(Spawned spawned, sheaf::Spawn(request));
   command->guard = spawned.pid;

@@ -32,7 +32,7 @@ absl::Status ProcessLauncher::StartTemplate(JobNumber number, Job& job) {
   request.working_dir = job.start.working_dir();
   request.stdout_fd = out.get();
   request.stderr_fd = err.get();
-  request.inherited_fd = theirs.fd();
+  request.inherited_fds = {theirs.fd()};
   request.open_files = options_.open_files;
   request.oom_score_adj = options_.oom_score_adj;
   SHEAF_ASSIGN_OR_RETURN(Spawned spawned, Spawn(request));

@@ -32,7 +32,9 @@ struct Plan {
   char* const* argv;
   char* const* environ;
   const char* working_dir;
-  int null_fd, stdout_fd, stderr_fd, inherited_fd;
+  int null_fd, stdout_fd, stderr_fd;
+  const int* inherited_fds;
+  size_t inherited;
   const char* oom_score_adj;
   size_t oom_score_bytes;
   rlimit open_files;  // All zeros: as it is.
@@ -83,7 +85,7 @@ SHEAF_UNSANITIZED int RunChild(void* argument) {
 #ifdef SYS_close_range
   syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
 #endif
-  if (plan.inherited_fd >= 0) syscall(SYS_fcntl, plan.inherited_fd, F_SETFD, 0);
+  for (size_t i = 0; i < plan.inherited; ++i) syscall(SYS_fcntl, plan.inherited_fds[i], F_SETFD, 0);
   const long score =
       syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0) syscall(SYS_write, score, plan.oom_score_adj, plan.oom_score_bytes);
@@ -175,7 +177,8 @@ absl::StatusOr<Spawned> Spawn(const SpawnRequest& request) {
             null.get(),
             request.stdout_fd,
             request.stderr_fd,
-            request.inherited_fd,
+            request.inherited_fds.data(),
+            request.inherited_fds.size(),
             score.c_str(),
             score.size(),
             OpenFiles(request.open_files)};

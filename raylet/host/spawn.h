@@ -21,8 +21,8 @@ struct SpawnRequest {
   std::string working_dir = {};           // Empty: this process's.
   int stdout_fd = -1;
   int stderr_fd = -1;
-  // Stays open in the child under its number. All others but 0, 1, 2 are closed.
-  int inherited_fd = -1;
+  // Stay open in the child under their numbers. All others but 0, 1, 2 are closed.
+  std::vector<int> inherited_fds = {};
   uint64_t open_files = 0;  // The child's limit of descriptors (soft). 0: this process's.
   // 0 to 1000: how much sooner than this process the kernel takes it when memory is out.
   int oom_score_adj = 0;

@@ -63,8 +63,8 @@ SCENARIO(
   const UniqueFd owner(leaked);
   const std::string kept = std::to_string(inherited.writing.get());
   CHECK(Shell("[ -e /proc/self/fd/" + std::to_string(leaked) + " ] || echo closed",
-              {.inherited_fd = inherited.writing.get()}) == "closed\n");
-  CHECK(Shell("echo kept >&" + kept, {.inherited_fd = inherited.writing.get()}) == "");
+              {.inherited_fds = {inherited.writing.get()}}) == "closed\n");
+  CHECK(Shell("echo kept >&" + kept, {.inherited_fds = {inherited.writing.get()}}) == "");
   CHECK(inherited.Rest() == "kept\n");
 }
 

@@ -63,6 +63,8 @@ CollectedEvents::CollectedEvents(Executor& loop, const std::string& disk)
     : loop_(loop), collector_(FiguresOf(disk)) {}
 
 void CollectedEvents::PublishHost(metrics::Page& page) {
+  page.counter(metrics::CounterId::kEventsLost)
+      .store(collector_.EventsLost(), std::memory_order_relaxed);
   const telemetry::HostSample sample = collector_.LastHost();
   for (const HostGauge& gauge : kGauges) {
     const float value = sample[static_cast<size_t>(gauge.series)];

@@ -18,7 +18,7 @@ class TaskEvents {
   // all (FUNCTIONS, SERIES).
   virtual void Ask(const proto::StateQuery& query, uint32_t limit,
                    std::function<void(proto::StateAnswer)> done) = 0;
-  // Sets the gauges of the machine.
+  // Sets the gauges of the machine, and the counter of what was lost.
   virtual void PublishHost(metrics::Page& page) = 0;
 };
 

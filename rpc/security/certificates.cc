@@ -274,12 +274,11 @@ absl::Status CheckCertificates(const std::string& authority_pem, const std::stri
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> ExpiryOf(const std::string& authority_pem,
-                                 const std::string& certificate_pem) {
-  SHEAF_ASSIGN_OR_RETURN(const std::vector<Certificate> chain,
-                         ChainOf(authority_pem, certificate_pem));
+namespace {
+
+absl::StatusOr<int64_t> FirstEnd(const std::vector<Certificate>& certificates) {
   int64_t first = INT64_MAX;
-  for (const Certificate& each : chain) {
+  for (const Certificate& each : certificates) {
     tm time{};
     if (ASN1_TIME_to_tm(X509_get0_notAfter(each.get()), &time) != 1) {
       return absl::InvalidArgumentError("a certificate without a last day");
@@ -287,6 +286,21 @@ absl::StatusOr<int64_t> ExpiryOf(const std::string& authority_pem,
     first = std::min<int64_t>(first, timegm(&time));
   }
   return first;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ExpiryOf(const std::string& authority_pem,
+                                 const std::string& certificate_pem) {
+  SHEAF_ASSIGN_OR_RETURN(const std::vector<Certificate> chain,
+                         ChainOf(authority_pem, certificate_pem));
+  return FirstEnd(chain);
+}
+
+absl::StatusOr<int64_t> ExpiryOf(const std::string& certificates_pem) {
+  const std::vector<Certificate> all = ReadCertificates(certificates_pem);
+  if (all.empty()) return absl::InvalidArgumentError("no certificate in PEM");
+  return FirstEnd(all);
 }
 
 namespace {

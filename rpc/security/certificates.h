@@ -26,6 +26,9 @@ bool NamesInclude(const std::vector<std::string>& names, const std::string& want
 absl::StatusOr<int64_t> ExpiryOf(const std::string& authority_pem,
                                  const std::string& certificate_pem);
 
+// The same of all certificates in one file, whoever vouches for them.
+absl::StatusOr<int64_t> ExpiryOf(const std::string& certificates_pem);
+
 // As MakeNodeCertificate of credentials.h, by the authority of the first certificate in
 // `authority_pem`, whose key is `authority_key`.
 absl::Status MakeNodeCertificateBy(const std::string& authority_pem,

@@ -166,6 +166,8 @@ TEST_CASE("certificates that have expired are refused, with the day") {
   const auto expiry = ExpiryOf(loaded->authority_pem, loaded->certificate_pem);
   REQUIRE(expiry.ok());
   CHECK(std::abs(*expiry - (time(nullptr) + 3600)) < 60);
+  CHECK(*ExpiryOf(loaded->certificate_pem) == *expiry);
+  CHECK(ExpiryOf("no PEM").status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(MakeCertificateSet(over, {}, -60).ok());
   const absl::Status refused = LoadCertificates(over).status();
   CHECK(refused.code() == absl::StatusCode::kInvalidArgument);

@@ -193,7 +193,9 @@ WORLD = [
         "cli/main.cc cli/flags/* cli/observe/commands.*",
     ),
     WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),
-    WorldRule("prometheus-cpp", r"prometheus/|prometheus::", "metrics/* cli/node_metrics.*"),
+    WorldRule(
+        "prometheus-cpp", r"prometheus/|prometheus::", "metrics/* cli/node_metrics.* cli/metrics/*"
+    ),
 ]
 
 # `Type name(...)` and `: name(...)`, `, name(...)` of a constructor declare or initialise something

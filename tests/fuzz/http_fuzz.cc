@@ -17,6 +17,7 @@
 #include "http/router.h"
 #include "http/target.h"
 #include "metrics/http_endpoint.h"
+#include "metrics/own_page.h"
 #include "prometheus/metric_family.h"
 #include "tests/fuzz/fuzz_target.h"
 
@@ -32,9 +33,11 @@ struct NoFigures final : prometheus::Collectable {
 
 uint16_t Start(const std::string& token) {
   static const NoFigures figures;
+  static metrics::OwnPage counts;
   static auto& endpoints = *new std::vector<std::unique_ptr<metrics::HttpEndpoint>>;
   auto endpoint = metrics::HttpEndpoint::Start(
-      {.address = "127.0.0.1", .port = 0, .host_name = "here", .token = token}, figures);
+      {.address = "127.0.0.1", .port = 0, .host_name = "here", .token = token}, figures,
+      counts.page());
   SHEAF_CHECK(endpoint.ok(), "the endpoint starts");
   endpoints.push_back(*std::move(endpoint));
   return endpoints.back()->port();

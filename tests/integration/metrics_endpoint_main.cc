@@ -6,6 +6,7 @@
 
 #include "metrics/counter.h"
 #include "metrics/http_endpoint.h"
+#include "metrics/own_page.h"
 #include "metrics/registry.h"
 
 int main() {
@@ -20,7 +21,8 @@ int main() {
     Gauge(*page, static_cast<GaugeId>(i)).Set(static_cast<int64_t>(2000 + i));
   for (size_t i = 0; i < kHistogramCount; ++i)
     Histogram(*page, static_cast<HistogramId>(i)).Observe(1'000'000);
-  auto endpoint = HttpEndpoint::Start({}, registry);
+  OwnPage own;  // Its own requests, which are not among the figures.
+  auto endpoint = HttpEndpoint::Start({}, registry, own.page());
   if (!endpoint.ok()) {
     std::fprintf(stderr, "%s\n", endpoint.status().ToString().c_str());
     return 1;

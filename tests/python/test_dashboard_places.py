@@ -190,6 +190,50 @@ def test_prometheus_finds_all_nodes_that_live(tmp_path):
         assert json.loads(asked(head.url, "/api/prometheus/sd")[1]) == made
 
 
+def metrics_of(head):
+    with urllib.request.urlopen(head.said["metrics_url"], timeout=WAIT_S) as answer:
+        return answer.read().decode().splitlines()
+
+
+def test_figures_are_served_under_rays_names_where_that_is_wished(tmp_path):
+    @sheaf.remote
+    def named():
+        return 1
+
+    with Head(tmp_path, "--metrics-ray-names") as head:
+        with sheaf.init(address=head.session):
+            sheaf.get([named.remote() for _ in range(7)], timeout=WAIT_S)
+
+            def counted():
+                lines = [line for line in metrics_of(head) if line.startswith("ray_tasks{")]
+                return next((line for line in lines if "FINISHED" in line and "named" in line), "")
+
+            wait_until(lambda: counted().endswith(" 7"))
+            line = counted()
+        assert f'SessionName="{head.said["address"]}"' in line and 'RayNodeType="head"' in line
+        assert any(line.startswith("ray_node_cpu_count{") for line in metrics_of(head))
+    with Head(tmp_path) as head:
+        assert not any("ray_node" in line for line in metrics_of(head))
+
+
+def test_requests_to_a_dashboard_are_counted_by_its_node(tmp_path):
+    def answered(head, status):
+        (line,) = (
+            line
+            for line in metrics_of(head)
+            if line.startswith(f'sheaf_http_requests_total{{status="{status}"}}')
+        )
+        return float(line.split()[-1])
+
+    with Head(tmp_path) as head:
+        assert answered(head, "4xx") == 0
+        for _ in range(3):
+            assert asked(head.url, "/nothing")[0] == 404
+        assert answered(head, "4xx") == 3
+        assert asked(head.url)[0] == 200
+        assert answered(head, "2xx") >= 2  # These questions, too.
+
+
 def test_the_list_of_nodes_changes_with_them():
     with joined_cluster({"num_cpus": 1}, {"num_cpus": 1}) as made:
         file = pathlib.Path(made.head_node.session) / "prometheus_sd.json"

@@ -55,6 +55,21 @@ def test_what_workers_and_the_driver_count_is_served():
     assert lines.count("# TYPE ray_test_calls counter") == 1
 
 
+def test_a_tag_whose_values_never_end_is_one_series_and_said_once():
+    counter = Counter("test_floods", "By user", tag_keys=("user",))
+    with pytest.warns(match="more than 1000 series") as said:
+        for user in range(1100):
+            counter.inc(tags={"user": f"u{user}"})
+    counter.inc(5, {"user": "u0"})
+    assert len(said) == 1
+    lines = scrape([f'ray_test_floods{{user="u0",pid="{os.getpid()}"}} 6'])
+    series = [line for line in lines if line.startswith("ray_test_floods{")]
+    assert len(series) == 1001
+    assert sum(float(line.rsplit(" ", 1)[1]) for line in series) == 1105
+    (overflow,) = (line for line in series if 'overflow="true"' in line)
+    assert overflow.endswith(" 100")
+
+
 def test_tags_and_values_are_checked():
     with pytest.warns(match="want letters"):
         Counter("a-b").inc()  # It is not served.

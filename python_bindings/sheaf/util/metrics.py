@@ -3,7 +3,9 @@
 has those of all nodes).
 
 A metric is served as `ray_NAME`, one series per process (label "pid") and set of tags. Values reach
-the endpoint within half a second.
+the endpoint within half a second. A metric has at most 1,000 series in a process and on a node, and
+all of a node 10,000: what comes later is served together, with the label overflow="true", and said
+once.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from sheaf.util import each_node
 _EACH_S = 0.5
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _RESERVED = ("pid", "le")
+_MOST_SERIES = 1000  # Of a metric, as kMaxSeriesOfMetric of metrics/user_metrics.h.
 
 Labels = tuple[tuple[str, str], ...]
-
+_OVERFLOW: Labels = (("overflow", "true"),)
 
 _ANSWER_S = 10.0  # How long the other nodes may take.
 
@@ -134,6 +137,18 @@ class _Series:
         self.kind, self.name, self.words, self.boundaries = kind, name, words, boundaries
         self.values: dict[Labels, float] = {}
         self.counts: dict[Labels, list[int]] = {}
+
+    def place(self, labels: Labels) -> Labels:
+        """Where a value with these labels goes: there, unless the metric has too many series."""
+        if labels in self.values or len(self.values) < _MOST_SERIES:
+            return labels
+        if _OVERFLOW not in self.values:
+            warnings.warn(
+                f"the metric {self.name} has more than {_MOST_SERIES} series: its further ones are "
+                'counted as one, with the label overflow="true"; give its tags fewer values',
+                stacklevel=3,
+            )
+        return _OVERFLOW
 
     def lines(self) -> list[str]:
         out = [f"F\t{self.kind}\tray_{self.name}\t{_plain(self.words)}"]
@@ -307,8 +322,9 @@ class Counter(Metric):
             raise ValueError(f"inc({value!r}): value must be >0")
         labels = self._labels(tags)
         with _file.lock:
-            values = self._series().values
-            values[labels] = values.get(labels, 0.0) + float(value)
+            series = self._series()
+            labels = series.place(labels)
+            series.values[labels] = series.values.get(labels, 0.0) + float(value)
             _file.changed()
 
 
@@ -339,7 +355,8 @@ class Gauge(Metric):
         _check_number(value)
         labels = self._labels(tags)
         with _file.lock:
-            self._series().values[labels] = float(value)
+            series = self._series()
+            series.values[series.place(labels)] = float(value)
             _file.changed()
 
 
@@ -405,6 +422,7 @@ class Histogram(Metric):
         labels = self._labels(tags)
         with _file.lock:
             series = self._series()
+            labels = series.place(labels)
             counts = series.counts.setdefault(labels, [0] * (len(self._bounds) + 1))
             counts[bisect.bisect_left(self._bounds, value)] += 1
             series.values[labels] = series.values.get(labels, 0.0) + float(value)

@@ -8,6 +8,7 @@
 #include "dashboard/observe/profile_routes.h"
 #include "dashboard/observe/stack_routes.h"
 #include "dashboard/state_routes.h"
+#include "dashboard/tables/table_routes.h"
 
 namespace sheaf::dashboard {
 
@@ -19,6 +20,7 @@ absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions opt
   AddProfileRoutes(router, dashboard->asker_);
   AddStackRoutes(router, dashboard->asker_);
   AddStateRoutes(router, dashboard->asker_);
+  AddTableRoutes(router, dashboard->asker_);
   dashboard->jobs_.AddRoutes(router);
   options.server.login = true;
   SHEAF_ASSIGN_OR_RETURN(dashboard->server_,

@@ -25,6 +25,8 @@ Usage: ./do COMMAND
                            build a wheel of the package into build/wheel, and try it in a clean environment; with each PYTHON, as
                            python3.13, also the acceptance programs and a training, with NumPy 2 and, where there is one, NumPy 1;
                            --portable: on Debian 12, for Linux as old as Debian 11; first builds four libraries from their sources
+  page                     build the dashboard's page (dashboard/web) into dashboard/dist, which is committed; wants Node.js 20 and npm
+  browser [CASE]           use the page of a real cluster in Chromium, as people do; its pictures are in build/browser
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
@@ -544,6 +546,37 @@ wheel() {
   note "$(ls -sh build/wheel/*.whl)"
 }
 
+# The sources of the page and, beside them, the packages that its lock names: npm writes into build/ alone.
+ensure_web_packages() {
+  command -v node >/dev/null && command -v npm >/dev/null || fail "the page is built by Node.js 20 and npm: apt-get install nodejs npm"
+  mkdir -p build/web
+  rm -rf build/web/src
+  cp -R dashboard/web/. build/web/
+  cmp -s dashboard/web/package-lock.json build/web/.installed && return
+  (cd build/web && npm ci --no-audit --no-fund --ignore-scripts) || fail "npm could not install the packages of dashboard/web/package-lock.json"
+  cp dashboard/web/package-lock.json build/web/.installed
+}
+
+page() {
+  step "packages" ensure_web_packages
+  step "types" build/web/node_modules/.bin/tsc --noEmit -p build/web
+  step "page" env -C build/web node build.mjs "$PWD/dashboard/dist"
+  note "$(cat dashboard/dist/* | gzip -9 | wc -c) bytes, compressed"
+}
+
+browser() {
+  command -v chromium >/dev/null || fail "the page is tried in Chromium: apt-get install chromium"
+  step "packages" ensure_web_packages
+  {
+    step "packages" ensure_packages ask
+    step "venv" ensure_venv
+    step "configure" configure build
+    step "build" build_into build sheaf sheaf_python
+  }
+  say "browser"
+  PYTHONPATH=$PWD/build/python:$PWD/tests/python build/venv/bin/python tests/dashboard/browser.py build/web/node_modules build/browser "$@"
+}
+
 soak() {
   step "packages" ensure_packages ask
   step "venv" ensure_venv
@@ -629,6 +662,8 @@ main() {
     docs) docs ;;
     wheel) wheel "$@" ;;
     peer) peer "$@" ;;
+    page) page ;;
+    browser) browser "$@" ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;
     clean) rm -rf build build-asan build-tsan build-fuzz ;;

@@ -7,6 +7,7 @@
 #include "dashboard/cluster_routes.h"
 #include "dashboard/observe/profile_routes.h"
 #include "dashboard/observe/stack_routes.h"
+#include "dashboard/page/page_routes.h"
 #include "dashboard/state_routes.h"
 #include "dashboard/tables/table_routes.h"
 
@@ -21,6 +22,7 @@ absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions opt
   AddStackRoutes(router, dashboard->asker_);
   AddStateRoutes(router, dashboard->asker_);
   AddTableRoutes(router, dashboard->asker_);
+  AddPageRoutes(router);
   dashboard->jobs_.AddRoutes(router);
   options.server.login = true;
   SHEAF_ASSIGN_OR_RETURN(dashboard->server_,

@@ -12,6 +12,7 @@
 #include "dashboard/logs/log_routes.h"
 #include "dashboard/observe/profile_routes.h"
 #include "dashboard/observe/stack_routes.h"
+#include "dashboard/page/page_routes.h"
 #include "dashboard/state_routes.h"
 #include "dashboard/tables/table_routes.h"
 #include "http/client_for_test.h"
@@ -124,6 +125,7 @@ struct Fixture {
     AddStackRoutes(router, asker);
     AddStateRoutes(router, asker);
     AddTableRoutes(router, asker);
+    AddPageRoutes(router);
     auto started = http::Server::Start(std::move(options), router);
     REQUIRE(started.ok());
     server = *std::move(started);

@@ -112,6 +112,11 @@ class Load:
         self.resting.clear()
         self.going.set()
 
+    def end(self):
+        self.ended = True
+        self.going.set()
+        self.thread.join(60)
+
 
 class Cluster:
     def __init__(self, directory):
@@ -200,7 +205,7 @@ def main() -> int:
                     continue
                 what, *words = json.loads(line[1:])
                 print(json.dumps(answers[what](*words)), file=cases.stdin, flush=True)
-            load.ended = True
+            load.end()
             return cases.wait(60)
         finally:
             sheaf.shutdown()

@@ -21,7 +21,11 @@ interface Props {
   /** From and to, in seconds; without: all of `time`. */
   range?: [number, number];
   max?: number;
+  /** Ticks at powers of two. */
+  binary?: boolean;
 }
+
+const kPowersOfTwo = Array.from({ length: 60 }, (_, i) => 2 ** i);
 
 /** Each line on top of those after it, so that the first ends up in front of all. */
 function stack(lines: Line[]): (number | null)[][] {
@@ -52,10 +56,11 @@ function options(props: Props, width: number): uPlot.Options {
       {
         ...axis,
         grid,
-        size: 58,
+        size: 66,
         space: 32,
         gap: 6,
         values: (_plot: uPlot, ticks: number[]) => ticks.map(props.unit),
+        ...(props.binary && { incrs: kPowersOfTwo }),
       },
     ],
     series: [

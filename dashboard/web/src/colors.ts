@@ -50,6 +50,11 @@ export function colorOf(name: string): string {
   return (dark.value ? kDark : kLight)[place]!;
 }
 
+/** Of the lines of a chart, in their order. */
+export function colorAt(place: number): string {
+  return (dark.value ? kDark : kLight)[place % kLight.length]!;
+}
+
 /** A colour of the style sheet, for canvases. */
 export function css(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -10,6 +10,7 @@ export function count(value: number): string {
 /** Three digits and a letter: 12.3k. For places where figures must not grow. */
 export function brief(value: number): string {
   const size = Math.abs(value);
+  if (size >= 999.5e9) return (value / 1e12).toPrecision(3) + "T";
   if (size >= 999.5e6) return (value / 1e9).toPrecision(3) + "G";
   if (size >= 999.5e3) return (value / 1e6).toPrecision(3) + "M";
   if (size >= 9999.5) return (value / 1e3).toPrecision(3) + "k";

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import { useSignal } from "@preact/signals";
 import { type ComponentChildren, render } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { logIn, wantsToken } from "./api";
 import { setTheme, theme, type Theme } from "./colors";
 import { span } from "./format";
@@ -59,13 +59,17 @@ function Shown() {
 
 function Menu() {
   const now = path.value[0] ?? "";
+  const list = useRef<HTMLUListElement>(null);
+  useEffect(() => {
+    list.current?.querySelector('[aria-current="page"]')?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [now]);
   return (
     <nav class="menu" aria-label="Pages">
       <Link to="/" class="brand">
         <img src="/assets/icon.svg" alt="" width="22" height="22" />
         <span>Sheaf</span>
       </Link>
-      <ul>
+      <ul ref={list}>
         {kPages.map((page) => (
           <li>
             <Link to={`/${page.name}`} current={page.name === now}>

@@ -166,16 +166,18 @@ export function Dialog(props: { title: string; open: Signal<boolean>; children: 
   );
 }
 
-/** Names and values of one thing. */
+/** Names and values of one thing; what has no value is left out. */
 export function Facts(props: { of: [string, ComponentChildren][] }) {
   return (
     <dl class="facts">
-      {props.of.map(([name, value]) => (
-        <div>
-          <dt>{name}</dt>
-          <dd>{value === "" || value === null || value === undefined ? <span class="dim">–</span> : value}</dd>
-        </div>
-      ))}
+      {props.of
+        .filter(([, value]) => value !== "" && value !== null && value !== undefined)
+        .map(([name, value]) => (
+          <div>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
     </dl>
   );
 }

@@ -72,9 +72,9 @@ export function Actor(props: { id: string }) {
                   ["Name", row.name],
                   ["Namespace", row.name_space],
                   ["Id", <span class="mono break">{row.actor_id}</span>],
-                  ["Process", <Process of={row.process} pid={row.os_pid} />],
+                  ["Process", row.process && <Process of={row.process} pid={row.os_pid} />],
                   ["Pid", row.os_pid],
-                  ["Job", <JobNumber of={row.job} />],
+                  ["Job", row.job && <JobNumber of={row.job} />],
                   ["Restarts", String(row.restarts)],
                   ["Detached", row.detached ? "yes: it outlives its job" : "no"],
                 ]}

@@ -152,9 +152,9 @@ function SubmitForm() {
     <form class="stacked" onSubmit={(event) => void submit(event)}>
       <label>
         Command
-        <input
-          type="text"
+        <textarea
           class="mono"
+          rows={2}
           required
           placeholder="python program.py --fast"
           value={command.value}

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import { useSignal } from "@preact/signals";
 import { getJson, getText, nodeId, type NodeRow, type Rows } from "../api";
+import { bytes, count } from "../format";
 import { Card, Choice, Command, Copy, Empty, Page, Problem, useLoaded, useRested } from "../parts";
 import { go, Link, query, withQuery } from "../router";
 import { TextView } from "../text_view";
@@ -21,13 +22,14 @@ export function Logs() {
   const rows = nodes.value.value?.rows ?? [];
   const node = Number(query.value.get("node") ?? rows[0]?.node ?? 0);
   const file = query.value.get("file") ?? "";
+  const find = query.value.get("find") ?? "";
   return (
     <Page
       title="Logs"
       aside={
         <label class="inline">
           Node{" "}
-          <select value={String(node)} onChange={(event) => go(withQuery({ node: event.currentTarget.value, file: null }))}>
+          <select value={String(node)} onChange={(event) => go(withQuery({ node: event.currentTarget.value, file: null, find: null }))}>
             {rows.map((row) => (
               <option value={String(row.node)}>
                 {row.node} · {row.host_name}
@@ -41,16 +43,82 @@ export function Logs() {
       {node > 0 && (
         <div class="columns files">
           <Files node={node} chosen={file} />
-          {file ? (
-            <File node={node} name={file} />
-          ) : (
-            <Card title="Log">
-              <Empty>Choose a file: the last lines of it are shown, and what comes.</Empty>
-            </Card>
-          )}
+          <div>
+            <SearchForm node={node} />
+            {find && <Found node={node} find={find} />}
+            {file && <File node={node} name={file} />}
+            {!file && !find && (
+              <Card title="Log">
+                <Empty>Choose a file: the last lines of it are shown, and what comes. Or search in all of them.</Empty>
+              </Card>
+            )}
+          </div>
         </div>
       )}
     </Page>
+  );
+}
+
+function SearchForm(props: { node: number }) {
+  const typed = useSignal(query.value.get("find") ?? "");
+  const search = (event: Event) => {
+    event.preventDefault();
+    go(withQuery({ node: String(props.node), find: typed.value || null, file: null }));
+  };
+  return (
+    <form class="bar" onSubmit={search}>
+      <input
+        type="search"
+        class="grows"
+        aria-label={`Search all files of node ${props.node}`}
+        placeholder={`Search all files of node ${props.node}`}
+        maxLength={200}
+        value={typed.value}
+        onInput={(event) => (typed.value = event.currentTarget.value)}
+      />
+      <button type="submit">Search</button>
+    </form>
+  );
+}
+
+interface Matches {
+  matches: { file: string; line: string }[];
+  searched_bytes: number;
+  left_out_bytes: number;
+  more: boolean;
+}
+
+function Found(props: { node: number; find: string }) {
+  const { value, error, busy } = useLoaded(
+    (stop) => getJson<Matches>(`/api/sheaf/logs/${props.node}?find=${encodeURIComponent(props.find)}`, stop),
+    [props.node, props.find],
+  );
+  const found = value.value;
+  const files = [...new Set(found?.matches.map((match) => match.file))];
+  return (
+    <Card
+      title={busy.value ? "Searching…" : `${count(found?.matches.length ?? 0)} lines${found?.more ? ", and more" : ""}`}
+      note={
+        found &&
+        `in ${bytes(found.searched_bytes)}${found.left_out_bytes > 0 ? `; ${bytes(found.left_out_bytes)} that are older were left out` : ""}`
+      }
+    >
+      {error.value !== null && <Problem of={error.value} />}
+      {found?.matches.length === 0 && <Empty>No line of node {props.node} has it.</Empty>}
+      {files.map((file) => (
+        <>
+          <h3>
+            <Link to={withQuery({ file, find: null })} class="mono">
+              {file}
+            </Link>
+          </h3>
+          <TextView
+            text={found!.matches.filter((match) => match.file === file).map((match) => match.line).join("\n")}
+            label={`Lines of ${file}`}
+          />
+        </>
+      ))}
+    </Card>
   );
 }
 
@@ -82,7 +150,7 @@ function Files(props: { node: number; chosen: string }) {
           <ul>
             {names.slice(0, 300).map((name) => (
               <li>
-                <Link to={withQuery({ node: String(props.node), file: name })} current={name === props.chosen} class="mono">
+                <Link to={withQuery({ node: String(props.node), file: name, find: null })} current={name === props.chosen} class="mono">
                   {name}
                 </Link>
               </li>
@@ -112,15 +180,15 @@ function File(props: { node: number; name: string }) {
   );
   const choice = <Choice label="How much" value={how.value} options={kLines} onChange={(next) => (how.value = next)} />;
   return (
-    <div>
+    <>
       {follows ? (
         <>
-          <div class="bar apart">{choice}</div>
+          <div class="bar">{choice}</div>
           <FollowedLog path={`/api/v0/logs/stream?${where}&lines=1000`} title={props.name} />
         </>
       ) : (
         <>
-          <div class="bar apart">
+          <div class="bar">
             {choice}
             <span class="spring" />
             <button type="button" class="quiet" onClick={again}>Refresh</button>
@@ -145,6 +213,6 @@ function File(props: { node: number; name: string }) {
         </>
       )}
       <Command line={`sheaf logs '${props.name}' --node ${props.node}${follows ? " --follow" : ` --tail ${how.value}`}`} />
-    </div>
+    </>
   );
 }

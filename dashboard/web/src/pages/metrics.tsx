@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { getJson, nodeId } from "../api";
 import { Chart, Legend, type Line } from "../chart";
-import { colorOf } from "../colors";
+import { colorAt } from "../colors";
 import { brief, bytes, percent } from "../format";
 import { digest } from "../live";
 import { Card, Choice, Command, Empty, Page, Problem, useLoaded } from "../parts";
@@ -17,14 +17,14 @@ interface Series {
 }
 
 const rate = (value: number) => `${bytes(value)}/s`;
-// What goes together in one chart.
-const kCharts: { title: string; names: [string, string][]; unit: (value: number) => string; share?: boolean }[] = [
+// What goes together in one chart; of several nodes the first alone, but for what goes two ways.
+const kCharts: { title: string; names: [string, string][]; unit: (value: number) => string; share?: boolean; binary?: boolean }[] = [
   { title: "Processors", names: [["cpu", "busy"], ["io_wait", "waits for disks"], ["steal", "stolen"]], unit: percent, share: true },
-  { title: "Memory", names: [["memory_used_bytes", "used"], ["memory_total_bytes", "there is"]], unit: bytes },
+  { title: "Memory", names: [["memory_used_bytes", "used"], ["memory_total_bytes", "there is"]], unit: bytes, binary: true },
   { title: "Sheaf's processes: processors", names: [["processes_cpus", "used"]], unit: brief },
-  { title: "Sheaf's processes: memory", names: [["processes_memory_bytes", "resident"]], unit: bytes },
-  { title: "Disks", names: [["disk_read_bytes_per_second", "read"], ["disk_written_bytes_per_second", "written"]], unit: rate },
-  { title: "Network", names: [["received_bytes_per_second", "received"], ["sent_bytes_per_second", "sent"]], unit: rate },
+  { title: "Sheaf's processes: memory", names: [["processes_memory_bytes", "resident"]], unit: bytes, binary: true },
+  { title: "Disks", names: [["disk_read_bytes_per_second", "read"], ["disk_written_bytes_per_second", "written"]], unit: rate, binary: true },
+  { title: "Network", names: [["received_bytes_per_second", "received"], ["sent_bytes_per_second", "sent"]], unit: rate, binary: true },
   { title: "Waiting for (part of the last 10 s)", names: [["cpu_stall", "processors"], ["memory_stall", "memory"], ["io_stall", "disks"]], unit: percent },
   { title: "GPUs", names: [["gpu", "busy"]], unit: percent, share: true },
 ];
@@ -56,14 +56,14 @@ export function SeriesCharts(props: { node: number }) {
   const nodes = new Set(all.map((one) => one.node_id)).size;
   return (
     <>
-      <div class="bar apart">
+      <div class="bar">
         <Choice label="How far back" value={ago.value} options={kWindows} onChange={(next) => (ago.value = next)} />
       </div>
       {error.value !== null && <Problem of={error.value} />}
       {value.value !== null && all.length === 0 && <Empty>No figures yet: the first come after some seconds.</Empty>}
       <div class="charts">
         {kCharts.map((chart) => {
-          const { time, lines } = linesOf(all, chart.names, nodes > 1);
+          const { time, lines } = linesOf(all, nodes > 1 && chart.unit !== rate ? chart.names.slice(0, 1) : chart.names, nodes > 1);
           if (lines.length === 0) return null;
           const highest = Math.max(...lines.flatMap((line) => line.values.map((one) => one ?? 0)));
           return (
@@ -74,6 +74,7 @@ export function SeriesCharts(props: { node: number }) {
                 label={`${chart.title}: ${lines.map((line) => line.label).join(", ")}`}
                 unit={chart.unit}
                 height={150}
+                binary={chart.binary}
                 max={chart.share ? Math.max(1, highest) : undefined}
               />
               <Legend
@@ -95,6 +96,7 @@ function linesOf(all: Series["series"], names: [string, string][], several: bool
   const rows = names.flatMap(([name, label]) =>
     all
       .filter((one) => one.name === name && one.values.some((value) => value !== null))
+      .sort((a, b) => a.node_id.localeCompare(b.node_id))
       .map((one) => ({ ...one, label: several ? `node ${parseInt(one.node_id.slice(-8), 16)}${names.length > 1 ? `, ${label}` : ""}` : label })),
   );
   if (rows.length === 0) return { time: [], lines: [] };
@@ -102,9 +104,9 @@ function linesOf(all: Series["series"], names: [string, string][], several: bool
   const first = Math.min(...rows.map((row) => row.first_ms));
   const end = Math.max(...rows.map((row) => row.first_ms + row.values.length * row.period_ms));
   const time = Array.from({ length: Math.round((end - first) / step) }, (_, i) => (first + i * step) / 1000);
-  const lines = rows.map((row) => ({
+  const lines = rows.map((row, place) => ({
     label: row.label,
-    color: colorOf(row.label),
+    color: colorAt(place),
     values: time.map((at) => row.values[Math.round((at * 1000 - row.first_ms) / row.period_ms)] ?? null),
   }));
   return { time, lines };

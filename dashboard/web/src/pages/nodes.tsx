@@ -259,10 +259,10 @@ function ProcessesCard(props: { node: number }) {
     { key: "running", title: "Runs", wide: true, cell: (row) => <span title={row.running}>{row.running}</span> },
     {
       key: "stack",
-      title: "",
+      title: "Stack",
       cell: (row) => (
         <button type="button" class="quiet" onClick={() => show(row.process)} aria-label={`Stack of ${row.process}`}>
-          Stack
+          Show
         </button>
       ),
     },

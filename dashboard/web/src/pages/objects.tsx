@@ -95,7 +95,7 @@ const groupColumns: Column<GroupRow>[] = [
       </span>
     ),
   },
-  { key: "detached", title: "", cell: (row) => (row.detached ? <span class="dim">detached</span> : "") },
+  { key: "detached", title: "Detached", cell: (row) => (row.detached ? "yes" : "") },
 ];
 
 export function Groups() {

@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import { type Amounts, type EventRow, getJson } from "../api";
 import { Chart, Legend } from "../chart";
 import { colorOf, css } from "../colors";
-import { amount, brief, bytes, count, percent, resources as inWords } from "../format";
+import { brief, bytes, count, percent, resources as inWords } from "../format";
 import {
   addEvents,
   connection,
@@ -112,9 +112,9 @@ function ResourceTiles() {
         const [total, available] = all[name]!;
         const busy = total - available;
         return (
-          <Tile title={name} value={amount(name, busy)} unit={`of ${amount(name, total)}`}>
+          <Tile title={name} value={brief(busy)} unit={`of ${brief(total)}`}>
             <Meter label={`${percent(used(all[name]))} of ${name} are lent`} parts={[{ share: used(all[name]), tone: "accent" }]} />
-            <p class="sub">{available > 0 ? `${amount(name, available)} free` : "all are lent"}</p>
+            <p class="sub">{available > 0 ? `${brief(available)} free` : "all are lent"}</p>
           </Tile>
         );
       })}
@@ -155,9 +155,9 @@ function WorkersTile(props: { nodes: DigestNode[] }) {
   const all = Object.values(states).reduce((a, b) => a + b, 0);
   const idle = states["IDLE"] ?? 0;
   const share = (state: string) => (all > 0 ? (states[state] ?? 0) / all : 0);
-  const words = Object.entries(states).map(([state, number]) => `${number} ${state.toLowerCase()}`);
+  const words = Object.entries(states).map(([state, number]) => `${brief(number)} ${state.toLowerCase()}`);
   return (
-    <Tile title="Workers" value={count(all - idle)} unit={`of ${count(all)} at work`}>
+    <Tile title="Workers" value={brief(all - idle)} unit={`of ${brief(all)} at work`}>
       <Meter
         label={words.join(", ") || "no workers"}
         parts={[

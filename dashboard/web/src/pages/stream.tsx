@@ -14,6 +14,7 @@ const kMostLanes = 200;
 const kLanesOfNode = 32;
 const kFinest = 0.25; // Milliseconds a pixel; so is the next.
 const kCoarsest = 100;
+const kNameHeight = 12;
 const kBehindPeriods = 2; // The right edge is so far behind, so that what it passes has arrived.
 
 interface View {
@@ -133,11 +134,15 @@ function Legend() {
 
 function LaneNames(props: { lanes: Lane[]; rowHeight: number }) {
   let before = 0;
+  let room = kNameHeight; // Since the last name that is written.
   return (
     <ol class="lane-names" style={{ lineHeight: `${props.rowHeight}px` }}>
       {props.lanes.map((lane) => {
         const first = lane.node !== before;
         before = lane.node;
+        room += props.rowHeight;
+        const named = room >= kNameHeight && (props.rowHeight >= kNameHeight || first);
+        if (named) room = 0;
         return (
           <li
             key={lane.key}
@@ -145,7 +150,7 @@ function LaneNames(props: { lanes: Lane[]; rowHeight: number }) {
             class={first ? "first" : ""}
             title={`node ${lane.node}, process ${lane.process}, pid ${lane.pid}, thread ${lane.thread}`}
           >
-            {props.rowHeight > 10 ? (lane.thread > 0 ? `${lane.process}·${lane.thread}` : lane.process) : first ? `node ${lane.node}` : ""}
+            {named && (props.rowHeight < kNameHeight ? `node ${lane.node}` : lane.thread > 0 ? `${lane.process}·${lane.thread}` : lane.process)}
           </li>
         );
       })}

@@ -52,15 +52,16 @@ export const taskColumns: Column<TaskRow>[] = [
     wide: true,
     cell: (row) => (
       <span class={row.error_type ? "bad-text" : "dim"} title={row.error || row.words}>
-        {row.error_type ? `${row.error_type}: ${lastLine(row.error)}` : row.words}
+        {row.error_type ? `${row.error_type}: ${gist(row.error)}` : row.words}
       </span>
     ),
   },
 ];
 
-export function lastLine(text: string): string {
+/** The line of a traceback that names the error; else the last one. */
+export function gist(text: string): string {
   const lines = text.trim().split("\n");
-  return lines[lines.length - 1] ?? "";
+  return lines.findLast((line) => /^[\w.]+(?:Error|Exception|Exit|Interrupt|Warning)\b/.test(line)) ?? lines[lines.length - 1] ?? "";
 }
 
 const kShown = [
@@ -177,10 +178,10 @@ function TaskDetails(props: { id: string; rows: TaskRow[]; last: TaskRow }) {
               ["Function", <Link to={linkTo.fn(last.name)}>{last.name || "(no name)"}</Link>],
               ["Kind", last.type.toLowerCase().replaceAll("_", " ")],
               ["Id", <span class="mono break">{task}</span>],
-              ["Job", <JobNumber of={last.job} />],
+              ["Job", last.job && <JobNumber of={last.job} />],
               ["Actor", last.actor_id && <Link to={linkTo.actor(last.actor_id)} class="mono break">{last.actor_id}</Link>],
-              ["Owner", <Process of={last.owner} />],
-              ["Worker", <Process of={last.worker} pid={last.os_pid} />],
+              ["Owner", last.owner && <Process of={last.owner} />],
+              ["Worker", last.worker && <Process of={last.worker} pid={last.os_pid} />],
               ["Submitted", last.created_unix_ms && <Ago ms={last.created_unix_ms} />],
               ["Stands for", last.weight && last.weight > 1 ? `${count(last.weight)} calls, of which one is kept` : ""],
             ]}
@@ -212,7 +213,7 @@ function TaskDetails(props: { id: string; rows: TaskRow[]; last: TaskRow }) {
                   <td><Process of={row.worker} pid={row.os_pid} /></td>
                   <td><Ago ms={row.begin_unix_ms} /></td>
                   <td class="num">{row.run_ns === null ? "" : duration(row.run_ns)}</td>
-                  <td class="wide">{row.error_type && `${row.error_type}: ${lastLine(row.error)}`}</td>
+                  <td class="wide">{row.error_type && `${row.error_type}: ${gist(row.error)}`}</td>
                 </tr>
               ))}
             </tbody>
@@ -229,7 +230,8 @@ function Outcome(props: { of: TaskRow }) {
   return (
     <>
       <p>
-        <State of={row.state} /> {row.run_ns !== null && `after ${duration(row.run_ns)}`} <Ago ms={row.end_unix_ms} />
+        <State of={row.state} /> {row.run_ns !== null && `after ${duration(row.run_ns)}, `}
+        <Ago ms={row.end_unix_ms} />
       </p>
       {row.error && <pre class="trace">{row.error}</pre>}
     </>
@@ -274,7 +276,7 @@ function Inspect(props: { id: string; runs: boolean; worker: string | null }) {
       }
     >
       {text.error.value !== null && <Problem of={text.error.value} />}
-      {shown === "" && <Empty>Its stack, taken now without stopping it, or the log of its worker.</Empty>}
+      {shown === "" && <Empty>{props.runs ? "Its stack, taken now without stopping it, or what" : "What"} its worker has printed.</Empty>}
       {shown !== "" && text.value.value !== null && (
         <>
           <TextView text={text.value.value} label={shown === "stack" ? "Stack" : "Log"} />

@@ -2,6 +2,7 @@
 #include "dashboard/logs/log_search.h"
 
 #include <algorithm>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,22 +36,30 @@ class Search {
   absl::Status In(const proto::LogFile& file) {
     const uint64_t wanted = std::min(file.size_bytes(), kSearched - std::min(searched_, kSearched));
     left_out_ += file.size_bytes() - wanted;
-    if (wanted == 0 || IsOver()) return absl::OkStatus();
+    if (IsFull() || IsLate()) more_ = true;
+    if (wanted == 0 || more_) return absl::OkStatus();
     NodeLog log(ask_, {.node = node_, .name = file.name(), .only_file = true});
     const absl::StatusOr<proto::LogPiece> end = log.Last(0, 1);
     if (absl::IsNotFound(end.status())) return absl::OkStatus();
     SHEAF_RETURN_IF_ERROR(end.status());
     log.Seek(end->next() - std::min(end->next(), wanted));
     std::string rest;
-    while (log.offset() < end->next() && !IsOver()) {
+    while (log.offset() < end->next() && !IsLate()) {
       const uint64_t left = std::min<uint64_t>(end->next() - log.offset(), kPieceBytes);
       SHEAF_ASSIGN_OR_RETURN(const proto::LogPiece piece, log.Next(static_cast<uint32_t>(left)));
       if (piece.bytes().empty()) break;
       searched_ += piece.bytes().size();
       rest += piece.bytes();
-      rest.erase(0, TakeLines(file.name(), rest));
+      rest.erase(0, TakeLines(rest));
     }
-    Take(file.name(), rest);
+    Take(rest);
+    more_ |= IsLate();
+    for (const std::string& line : lines_) {
+      matches_.Add(
+          JsonObject().Add("file", JsonString(file.name())).Add("line", JsonString(line)).Done());
+    }
+    found_ += lines_.size();
+    lines_.clear();
     return absl::OkStatus();
   }
 
@@ -59,38 +68,38 @@ class Search {
         .Add("matches", matches_.Done())
         .Add("searched_bytes", JsonNumber(searched_))
         .Add("left_out_bytes", JsonNumber(left_out_))
-        .Add("more", JsonBool(IsOver()))
+        .Add("more", JsonBool(more_))
         .Done();
   }
 
  private:
-  bool IsOver() const { return found_ >= kMostMatches || MonotonicNow() >= deadline_; }
+  bool IsFull() const { return found_ + lines_.size() >= kMostMatches; }
+  bool IsLate() const { return MonotonicNow() >= deadline_; }
 
   // How many bytes at the beginning of `text` were whole lines.
-  size_t TakeLines(const std::string& name, std::string_view text) {
+  size_t TakeLines(std::string_view text) {
     size_t begin = 0;
     while (true) {
       const size_t end = text.find('\n', begin);
       if (end == std::string_view::npos) break;
-      Take(name, text.substr(begin, end - begin));
+      Take(text.substr(begin, end - begin));
       begin = end + 1;
     }
     if (text.size() - begin < kLongestLine) return begin;
-    Take(name, text.substr(begin));
+    Take(text.substr(begin));
     return text.size();
   }
 
-  void Take(const std::string& name, std::string_view line) {
-    if (found_ >= kMostMatches || line.size() < find_.size()) return;
+  void Take(std::string_view line) {
     const std::string lower = absl::AsciiStrToLower({line.data(), line.size()});
     const size_t at = lower.find(find_);
     if (at == std::string::npos) return;
-    ++found_;
+    if (IsFull()) {
+      lines_.pop_front();
+      more_ = true;
+    }
     if (at + find_.size() > kMostLine) line.remove_prefix(at);  // So that it is seen.
-    matches_.Add(JsonObject()
-                     .Add("file", JsonString(name))
-                     .Add("line", JsonString(line.substr(0, kMostLine)))
-                     .Done());
+    lines_.emplace_back(line.substr(0, kMostLine));
   }
 
   const AskNode ask_;
@@ -98,7 +107,9 @@ class Search {
   const std::string find_;  // In lower case.
   const Nanos deadline_ = Deadline(MonotonicNow(), kTime);
   JsonArray matches_;
-  size_t found_ = 0;
+  size_t found_ = 0;               // In the files before.
+  std::deque<std::string> lines_;  // Of this file.
+  bool more_ = false;
   uint64_t searched_ = 0, left_out_ = 0;
 };
 

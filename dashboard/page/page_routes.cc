@@ -40,12 +40,41 @@ http::Handler Serve(const PageFile& file) {
   };
 }
 
+// What a page of Ray's own dashboard asks for, and where it is here.
+struct Elsewhere {
+  const char* pattern;
+  const char* here;
+};
+constexpr Elsewhere kElsewhere[] = {{"/nodes", "/api/sheaf/nodes"},
+                                    {"/logical/actors", "/api/sheaf/actors"},
+                                    {"/events", "/api/sheaf/events"},
+                                    {"/api/data/{rest*}", "/api/sheaf/objects"},
+                                    {"/api/train/{rest*}", "/api/sheaf/actors"}};
+
+http::Handler Refer(const Elsewhere& elsewhere, http::Handler page) {
+  return [elsewhere, page = std::move(page)](http::Request request, http::Reply reply) {
+    const bool is_page =
+        std::string_view(elsewhere.pattern) == "/nodes" && !request.Query("view").has_value();
+    if (is_page) return page(std::move(request), std::move(reply));
+    reply.Send(http::PlainText(
+        404, absl::StrCat("This is a route of Ray's own page; here it is ", elsewhere.here, ".")));
+  };
+}
+
 }  // namespace
 
 void AddPageRoutes(http::Router& router) {
   for (const PageFile& file : PageFiles()) {
     const bool is_page = file.name == "index.html";
-    if (is_page) router.AddPages(Serve(file));
+    if (is_page) {
+      router.AddPages(Serve(file));
+      for (const Elsewhere& elsewhere : kElsewhere) {
+        router.Add({.method = "GET",
+                    .pattern = elsewhere.pattern,
+                    .right = http::Right::kOpen,
+                    .handler = Refer(elsewhere, Serve(file))});
+      }
+    }
     router.Add({.method = "GET",
                 .pattern = is_page ? std::string("/") : "/assets/" + std::string(file.name),
                 .right = http::Right::kOpen,

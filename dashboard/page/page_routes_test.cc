@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "dashboard/observe/gzip.h"
@@ -72,6 +74,20 @@ TEST_CASE("every path but the API's is the page, which says itself what there is
   CHECK(http::StatusOf(fixture.Get("/api/cats")) == 401);
   CHECK(http::StatusOf(fixture.Get("/api/cats", "Authorization: Bearer s3cret\r\n")) == 404);
   CHECK(http::StatusOf(fixture.Get("/assets/app.map", "Authorization: Bearer s3cret\r\n")) == 404);
+}
+
+TEST_CASE("who asks for what Ray's page asks for learns what it is called here") {
+  const Fixture fixture;
+  for (const auto& [path, here] : std::vector<std::pair<std::string, std::string>>{
+           {"/nodes?view=summary", "/api/sheaf/nodes"},
+           {"/logical/actors", "/api/sheaf/actors"},
+           {"/events", "/api/sheaf/events"},
+           {"/api/data/datasets/1", "/api/sheaf/objects"}}) {
+    INFO(path);
+    const std::string answer = fixture.Get(path);
+    CHECK(http::StatusOf(answer) == 404);
+    CHECK(BodyOf(answer).find(here) != std::string::npos);
+  }
 }
 
 TEST_CASE("who takes gzip gets it, and who has a file already is told so") {

@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { getJson } from "./api";
 import { colorOf, css, dark } from "./colors";
 import { brief, duration, percent } from "./format";
+import { digest } from "./live";
 import { Card, Choice, Empty, Problem, useLoaded } from "./parts";
 import { callersOf, type Frame, hottest, type ProfileRow, treeOf } from "./profile";
 
@@ -24,8 +25,11 @@ export function FlameCard(props: { fn: string }) {
   const ago = useSignal<"60" | "600" | "3600">("600");
   const way = useSignal<"callees" | "callers">("callees");
   const find = useSignal("");
+  const node = useSignal("");
+  const nodes = digest.value?.nodes ?? [];
   const parameters = new URLSearchParams({ from: `-${ago.value}` });
   if (props.fn) parameters.set("function", props.fn);
+  if (node.value) parameters.set("node", node.value);
   const { value, error } = useLoaded(
     async (stop) => {
       const answer = await getJson<{ functions: ProfileRow[]; truncated: boolean }>(`/api/sheaf/profile?${parameters}`, stop);
@@ -51,6 +55,14 @@ export function FlameCard(props: { fn: string }) {
             value={find.value}
             onInput={(event) => (find.value = event.currentTarget.value)}
           />
+          {nodes.length > 1 && (
+            <select aria-label="Of which nodes" value={node.value} onChange={(event) => (node.value = event.currentTarget.value)}>
+              <option value="">all nodes</option>
+              {nodes.map((one) => (
+                <option value={String(one.node)}>node {one.node}</option>
+              ))}
+            </select>
+          )}
           <Choice label="Which way up" value={way.value} options={kWays} onChange={(next) => (way.value = next)} />
           <Choice label="How far back" value={ago.value} options={kWindows} onChange={(next) => (ago.value = next)} />
         </span>

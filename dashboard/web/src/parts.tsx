@@ -194,7 +194,7 @@ export function useLoaded<T>(load: (stop: AbortSignal) => Promise<T>, keys: unkn
   useEffect(() => {
     const stop = new AbortController();
     let timer = 0;
-    value.value = null;
+    let isFirst = true;
     const run = async () => {
       clearTimeout(timer);
       busy.value = true;
@@ -205,7 +205,9 @@ export function useLoaded<T>(load: (stop: AbortSignal) => Promise<T>, keys: unkn
       } catch (failure) {
         if (stop.signal.aborted) return;
         error.value = failure;
+        if (isFirst) value.value = null; // It was of other keys.
       }
+      isFirst = false;
       busy.value = false;
       // What is slow to answer is asked less often.
       if (everyMs > 0) plan(Math.max(everyMs, 10 * (performance.now() - began)));

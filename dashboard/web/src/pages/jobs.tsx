@@ -162,11 +162,15 @@ function SubmitForm() {
         />
       </label>
       <label>
-        Id <span class="dim">(else one is made)</span>
+        <span>
+          Id <span class="dim">(else one is made)</span>
+        </span>
         <input type="text" class="mono" value={id.value} onInput={(event) => (id.value = event.currentTarget.value)} />
       </label>
       <label>
-        Runtime environment <span class="dim">(JSON)</span>
+        <span>
+          Runtime environment <span class="dim">(JSON)</span>
+        </span>
         <textarea
           class="mono"
           rows={4}

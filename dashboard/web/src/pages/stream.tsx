@@ -29,6 +29,7 @@ interface Hover {
   bar: Bar | null;
   x: number;
   y: number;
+  rightHalf: boolean; // Of the picture: there is room at the left.
 }
 
 export function Stream() {
@@ -213,7 +214,7 @@ function Picture(props: {
     const time = right - (canvas.current!.clientWidth - event.offsetX) * now.msPerPixel;
     const slack = now.msPerPixel;
     const bar = lane.bars.findLast((one) => one.begin - slack <= time && one.end + slack >= time) ?? null;
-    hover.value = { lane, bar, x: event.offsetX, y: event.offsetY };
+    hover.value = { lane, bar, x: event.offsetX, y: event.offsetY, rightHalf: event.offsetX > canvas.current!.clientWidth / 2 };
     return undefined;
   };
   return (
@@ -249,10 +250,11 @@ function Axis(props: { right: number; msPerPixel: number }) {
 const kOutcomes = ["finished", "failed", "cancelled", "many short calls"];
 
 function Tip(props: { of: Hover }) {
-  const { lane, bar, x, y } = props.of;
+  const { lane, bar, x, y, rightHalf } = props.of;
   const call = bar === null ? lane.running[0] : undefined;
+  const side = rightHalf ? { right: `calc(100% - ${x - 14}px)` } : { left: `${x + 14}px` };
   return (
-    <div class="tip" style={{ left: `${x + 14}px`, top: `${y + 14}px` }}>
+    <div class="tip" style={{ ...side, top: `${y + 14}px` }}>
       {bar && (
         <>
           <b>

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The page that is committed, dashboard/dist, is what its sources give. Only where Node.js and the
-packages of `./do page` are: the build itself needs neither."""
+"""The page that is committed, dashboard/dist, is what its sources give, and units.mjs holds of these.
+Only where Node.js and the packages of `./do page` are: the build itself needs neither."""
 
 import filecmp
 import pathlib
@@ -35,6 +35,9 @@ def main() -> int:
         )
         if done.returncode != 0:
             print(done.stderr)
+            return 1
+        units = ["node", str(ROOT / "tests/dashboard/units.mjs"), str(sources)]
+        if subprocess.run(units, timeout=60).returncode != 0:
             return 1
         committed = ROOT / "dashboard/dist"
         names = sorted(file.name for file in built.iterdir())

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { pieces } from "./ansi";
 import { count } from "./format";
 
-const kLines = 5000; // Of what a browser lays out at once.
+const kLines = 3000; // Of what a browser lays out at once.
 
 interface Props {
   text: string;

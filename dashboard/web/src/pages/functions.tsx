@@ -9,7 +9,7 @@ import { type Column, Table } from "../table";
 import { JobNumber, taskColumns, taskKeys } from "./tasks";
 
 const rateOf = (row: FunctionRow) =>
-  digest.value?.functions.find((one) => one.name === row.name && one.type === row.type && one.job === row.job)?.per_second;
+  digest.value?.functions.find((one) => one.name === row.name && one.type === row.type && one.job === (row.job ?? 0))?.per_second;
 
 const number = (key: keyof FunctionRow, title: string): Column<FunctionRow> => ({
   key,

@@ -268,7 +268,7 @@ function StopButton(props: { id: string; then: () => void }) {
   );
 }
 
-const kMostCharacters = 4 << 20; // Of a log that is shown; the beginning goes first.
+const kMostCharacters = 1 << 20; // Of a log that is shown; the beginning goes first.
 
 /** A log from its beginning, and what comes, until it ends. */
 export function FollowedLog(props: { path: string; title?: string }) {
@@ -282,14 +282,14 @@ export function FollowedLog(props: { path: string; title?: string }) {
     state.value = "follows";
     wrong.value = null;
     let waiting = "";
-    let frame = 0;
-    // However fast it comes, it is drawn once a frame.
+    let timer = 0;
+    // However fast it comes, it is laid out ten times a second.
     const take = (piece: string) => {
       waiting += piece;
-      if (frame === 0) frame = requestAnimationFrame(flush);
+      if (timer === 0) timer = window.setTimeout(flush, 100);
     };
     const flush = () => {
-      frame = 0;
+      timer = 0;
       const all = text.value + waiting;
       text.value = all.length > kMostCharacters ? all.slice(all.indexOf("\n", all.length - kMostCharacters) + 1) : all;
       waiting = "";
@@ -304,7 +304,7 @@ export function FollowedLog(props: { path: string; title?: string }) {
     );
     return () => {
       stop.abort();
-      cancelAnimationFrame(frame);
+      clearTimeout(timer);
     };
   }, [props.path]);
   const words = { follows: "follows it", ended: "ended", lost: "lost" }[state.value];

@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Nanos kConnectTimeout = 2 * kSecond;
+constexpr size_t kMostIdle = 16;
 
 // Sessions below `directory`, newest first; the symbolic link `latest` only repeats one of them.
 std::vector<std::string> SessionsIn(const std::string& directory) {
@@ -46,6 +47,18 @@ std::string Place(const std::string& address, const Settings& settings) {
 absl::Status NoNode(const std::string& place) {
   return absl::NotFoundError(
       absl::StrCat("no node runs in ", place, "; start one with: sheaf start --head"));
+}
+
+absl::StatusOr<proto::StateAnswer> AskOver(const UnixSocket& socket, const std::string& session,
+                                           const proto::StateQuery& query, Nanos timeout) {
+  SHEAF_ASSIGN_OR_RETURN(const std::string bytes,
+                         AskRaylet(socket, query.SerializeAsString(), timeout));
+  proto::StateAnswer answer;
+  if (!answer.ParseFromString(bytes)) {
+    return absl::InternalError(
+        absl::StrCat("the node in ", session, " gave an answer that cannot be read"));
+  }
+  return answer;
 }
 
 }  // namespace
@@ -82,14 +95,42 @@ absl::StatusOr<proto::StateAnswer> Ask(const QueryOptions& options,
   SHEAF_ASSIGN_OR_RETURN(
       const UnixSocket socket,
       AttachTool(SocketOf(node.session, settings.base_directory), options.timeout));
-  SHEAF_ASSIGN_OR_RETURN(const std::string bytes,
-                         AskRaylet(socket, query.SerializeAsString(), options.timeout));
-  proto::StateAnswer answer;
-  if (!answer.ParseFromString(bytes)) {
-    return absl::InternalError(
-        absl::StrCat("the node in ", node.session, " gave an answer that cannot be read"));
+  return AskOver(socket, node.session, query, options.timeout);
+}
+
+std::optional<UnixSocket> KeptNode::Take() {
+  const MutexLock lock(mutex_);
+  if (idle_.empty()) return std::nullopt;
+  UnixSocket socket = std::move(idle_.back());
+  idle_.pop_back();
+  return socket;
+}
+
+absl::StatusOr<proto::StateAnswer> KeptNode::Ask(const proto::StateQuery& query, Nanos timeout) {
+  const Nanos begin = MonotonicNow();
+  // An order is not given twice, so none is given over a connection that may have ended.
+  const bool question =
+      query.what() != proto::StateQuery::KEY_VALUE && query.what() != proto::StateQuery::DRAIN;
+  std::optional<UnixSocket> socket;
+  if (question) socket = Take();
+  const bool kept = socket.has_value();
+  if (!kept) {
+    SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
+    absl::StatusOr<UnixSocket> fresh =
+        AttachTool(SocketOf(session_, settings.base_directory), timeout);
+    if (!fresh.ok()) return fresh.status();
+    socket = *std::move(fresh);
   }
-  return answer;
+  absl::StatusOr<proto::StateAnswer> answer = AskOver(*socket, session_, query, timeout);
+  if (answer.ok()) {
+    const MutexLock lock(mutex_);
+    if (idle_.size() < kMostIdle) idle_.push_back(*std::move(socket));
+    return answer;
+  }
+  // A late answer would be taken for that of the next question, so this connection is not kept.
+  const Nanos left = timeout - (MonotonicNow() - begin);
+  if (!kept || left <= 0 || absl::IsDeadlineExceeded(answer.status())) return answer;
+  return Ask(query, left);
 }
 
 int Complain(const absl::Status& status) {

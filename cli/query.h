@@ -3,11 +3,15 @@
 // (shm/attach.h); every wait is bounded.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
+#include "base/unix_socket.h"
 #include "proto/raylet.pb.h"
 
 namespace sheaf::cli {
@@ -46,6 +50,23 @@ absl::StatusOr<RunningNode> FindNode(const QueryOptions& options);
 // Asks the node that `options` mean. kNotFound: none runs. kDeadlineExceeded: it did not answer in
 // time.
 absl::StatusOr<proto::StateAnswer> Ask(const QueryOptions& options, const proto::StateQuery& query);
+
+// A node that is asked often: a connection that has answered is kept for the next question.
+// Thread-safe.
+class KeptNode {
+ public:
+  // `session`: its directory.
+  explicit KeptNode(std::string session) : session_(std::move(session)) {}
+  // As Ask.
+  absl::StatusOr<proto::StateAnswer> Ask(const proto::StateQuery& query, Nanos timeout);
+
+ private:
+  std::optional<UnixSocket> Take();
+
+  const std::string session_;
+  Mutex mutex_;
+  std::vector<UnixSocket> idle_ ABSL_GUARDED_BY(mutex_);
+};
 
 // Prints "sheaf: <why>" to the standard error stream; the exit code that fits.
 int Complain(const absl::Status& status);

@@ -22,6 +22,7 @@ absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions opt
   AddStackRoutes(router, dashboard->asker_);
   AddStateRoutes(router, dashboard->asker_);
   AddTableRoutes(router, dashboard->asker_);
+  dashboard->live_.AddRoutes(router);
   AddPageRoutes(router);
   dashboard->jobs_.AddRoutes(router);
   options.server.login = true;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "dashboard/asker.h"
 #include "dashboard/job_server.h"
+#include "dashboard/live/live_feed.h"
 #include "dashboard/logs/log_follower.h"
 #include "dashboard/logs/log_routes.h"
 #include "http/server.h"
@@ -32,10 +33,14 @@ class Dashboard {
 
  private:
   explicit Dashboard(const DashboardOptions& options)
-      : asker_(options.ask), follower_(options.ask), jobs_(asker_, options.ask, follower_) {}
+      : asker_(options.ask),
+        follower_(options.ask),
+        live_(options.ask),
+        jobs_(asker_, options.ask, follower_) {}
 
   Asker asker_;
   LogFollower follower_;
+  LiveFeed live_;
   JobServer jobs_;
   std::unique_ptr<http::Server> server_;  // Goes first: its handlers use the others.
 };

@@ -59,6 +59,8 @@ std::string IdJson(const proto::EventRow& event) {
   return event.id().empty() ? "null" : JsonString(event.id());
 }
 
+}  // namespace
+
 std::string EventJson(const proto::EventRow& event) {
   return JsonObject()
       .Add("event_id", JsonString(EventId(event)))
@@ -71,6 +73,8 @@ std::string EventJson(const proto::EventRow& event) {
       .Add("id", IdJson(event))
       .Done();
 }
+
+namespace {
 
 // kInvalidArgument: what is wrong with the request.
 absl::StatusOr<proto::StateQuery> QueryOf(const http::Request& request) {

@@ -13,6 +13,9 @@ struct Answers;
 // severity, time, source_type, message, event_id and custom_fields; the oldest first.
 StateTable EventTable(const Answers& answers);
 
+// As the route has it.
+std::string EventJson(const proto::EventRow& event);
+
 // GET /api/sheaf/events?after=EVENT_ID&limit=N&severity=&kind=&node=&job=&id=: the first ones behind
 // that id, else the last ones, the oldest first. `asker` outlives the router.
 void AddEventRoutes(http::Router& router, Asker& asker);

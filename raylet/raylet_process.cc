@@ -308,6 +308,7 @@ class RayletProcess::Node final : public FrameHandler {
     events.on_segment = [this](ProcessId process, const AttachInfo& info, bool added) {
       options_.on_page(metrics::PageOf(info.segment->data()), added);
       task_events_->OnSegment(process, info, added);
+      if (info.role == ProcessRole::kWorker) observer_->OnSegment(process, info.segment, added);
     };
     return events;
   }

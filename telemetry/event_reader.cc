@@ -73,6 +73,14 @@ bool EventReader::HasNews() const {
          Load(page_.header.failures) != failures_read_;
 }
 
+void EventReader::VisitRunning(
+    absl::FunctionRef<void(const RunningCall&, uint16_t thread)> visit) const {
+  for (size_t i = 0; i < kRunningCalls; ++i) {
+    const uint64_t word = Load(page_.running[i]);
+    if (word >> kFunctionBits != 0) visit(UnpackRunning(word), static_cast<uint16_t>(i));
+  }
+}
+
 size_t EventReader::functions() const {
   return 1 +
          std::min<size_t>(page_.header.functions.load(std::memory_order_acquire), kFunctions - 1);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "telemetry/event_words.h"
 #include "telemetry/task_events.h"
 
 namespace sheaf::telemetry {
@@ -33,6 +34,9 @@ class EventReader {
   uint64_t Drain(absl::FunctionRef<void(const TaskEvent&, std::string_view text)> visit);
   // Whether Drain would find something.
   bool HasNews() const;
+
+  // Calls `visit` with what runs, as far as it is known, and a number of its thread.
+  void VisitRunning(absl::FunctionRef<void(const RunningCall&, uint16_t thread)> visit) const;
 
   // 1 + how many functions have a number: each number below is one (kOtherFunction, too).
   size_t functions() const;

@@ -48,6 +48,21 @@ inline TaskEvent Unpack(const EventWords& words) {
   return event;
 }
 
+// A call that runs: its function, and when it began, to a microsecond. Never 0.
+struct RunningCall {
+  Nanos begin = 0;
+  uint16_t function = kOtherFunction;
+};
+inline constexpr int kRunningShift = 10, kFunctionBits = 16;
+inline uint64_t Pack(const RunningCall& call) {
+  return ((static_cast<uint64_t>(call.begin) >> kRunningShift) + 1) << kFunctionBits |
+         call.function;
+}
+inline RunningCall UnpackRunning(uint64_t word) {
+  return {static_cast<Nanos>(((word >> kFunctionBits) - 1) << kRunningShift),
+          static_cast<uint16_t>(word)};
+}
+
 // `write` stores the slot's words.
 template <class Write>
 void WriteSlot(EventSlot& slot, uint64_t number, Write write) {

@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "proto/worker.pb.h"
+#include "telemetry/event_words.h"
 #include "telemetry/task_events.h"
 
 namespace sheaf::telemetry {
@@ -47,6 +48,15 @@ class EventWriter {
       return 0;
     sampler.until_next = sampler.weight;
     return sampler.weight;
+  }
+  // Of one whose times are taken, before and behind it; `thread` as its event has it.
+  void OnRunning(uint16_t thread, const RunningCall& call) {
+    page_.running[thread % kRunningCalls].store(Pack(call), std::memory_order_relaxed);
+  }
+  void OnNotRunning(uint16_t thread, const RunningCall& call) {
+    std::atomic<uint64_t>& word = page_.running[thread % kRunningCalls];
+    if (word.load(std::memory_order_relaxed) == Pack(call))
+      word.store(0, std::memory_order_relaxed);
   }
   // One that succeeded, without times.
   void Count(uint16_t function) { Add(page_.functions[function].ended[0], 1); }

@@ -89,6 +89,9 @@ void TaskCollector::Ask(proto::StateQuery query, uint32_t limit,
     Read();
     if (query.what() == proto::StateQuery::FUNCTIONS) {
       history_.AddFunctions(answer);
+    } else if (query.what() == proto::StateQuery::DIGEST) {
+      const Nanos now = MonotonicNow();
+      digests_.Fill(query, history_, LastHost(), now, UnixNow() - now, *answer.add_digests());
     } else if (query.what() == proto::StateQuery::PROFILE) {
       profile_.AddProfile(query, limit, UnixNow() - MonotonicNow(), answer);
     } else {

@@ -18,6 +18,7 @@
 #include "proto/raylet.pb.h"
 #include "shm/segment.h"
 #include "telemetry/host_figures.h"
+#include "telemetry/node_digests.h"
 #include "telemetry/profile_history.h"
 #include "telemetry/series_ring.h"
 #include "telemetry/task_history.h"
@@ -41,7 +42,7 @@ class TaskCollector {
   // It is gone; its segment is read a last time.
   void Remove(ProcessId process);
   // Calls `done`, on the thread of this, with what nodes remember: TASKS with `ended`, FUNCTIONS,
-  // PROFILE, or SERIES.
+  // PROFILE, SERIES, or DIGEST.
   void Ask(proto::StateQuery query, uint32_t limit, std::function<void(proto::StateAnswer)> done);
   // The last figures of the machine; unknown before the first look.
   HostSample LastHost();
@@ -57,6 +58,7 @@ class TaskCollector {
   // Of the thread alone.
   TaskHistory history_;
   ProfileHistory profile_;
+  NodeDigests digests_;
   absl::btree_map<ProcessId, std::shared_ptr<Mapping>> segments_;
   absl::btree_map<ProcessId, int32_t> pids_;
   const std::unique_ptr<HostFigures> host_;

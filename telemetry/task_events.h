@@ -16,6 +16,8 @@
 // Events are numbered from 1, event n lies in slot (n - 1) % capacity. A function's name is written
 // before header.functions counts it (release), and never changes. A death between two stores leaves
 // one slot whose number is 0, or one count that is an event behind.
+// What runs now stands in `running`, a word for each thread, or none: its writer stores it when a call
+// begins whose times are taken, and 0 at its end.
 // Memory of zeros is valid: nothing has ended yet. A misbehaving writer can only make its own
 // numbers and texts wrong: readers check indices and lengths.
 #pragma once
@@ -38,6 +40,7 @@ inline constexpr uint16_t kOtherFunction = 0;  // The first slot.
 inline constexpr std::string_view kOtherFunctionName = "(other functions)";
 inline constexpr size_t kEndedCalls = 4096;  // Of the ring.
 inline constexpr size_t kFailures = 256;     // Of the ring.
+inline constexpr size_t kRunningCalls = 32;  // Threads share a place modulo this.
 inline constexpr size_t kFunctionNameBytes = 120;
 inline constexpr size_t kErrorTextBytes = 192;
 
@@ -103,6 +106,7 @@ struct EventPage {
   FunctionSlot functions[kFunctions];
   EventSlot ended[kEndedCalls];
   FailureSlot failures[kFailures];
+  std::atomic<uint64_t> running[kRunningCalls];  // event_words.h
 };
 static_assert(sizeof(EventPage) <= kEventsBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

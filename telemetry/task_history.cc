@@ -57,10 +57,16 @@ bool TaskHistory::ReadFrom(Process& process) {
     std::shared_ptr<const Place> place = PlaceOf(process, event.function);
     if (event.outcome == Outcome::kFinished) {
       ended_.push_back({event, std::move(place)});
-      if (ended_.size() > most_ended_) ended_.pop_front();
+      if (ended_.size() > most_ended_) {
+        ended_.pop_front();
+        ++ended_gone_;
+      }
     } else {
       failures_.push_back({{event, std::move(place)}, std::string(text)});
-      if (failures_.size() > most_failures_) failures_.pop_front();
+      if (failures_.size() > most_failures_) {
+        failures_.pop_front();
+        ++failures_gone_;
+      }
     }
   });
   return any;
@@ -165,10 +171,46 @@ void TaskHistory::SumUp(const Process& process,
   }
 }
 
-void TaskHistory::AddFunctions(proto::StateAnswer& answer) const {
+namespace {
+
+// Of `calls`, of which `gone` have left before, those from number `since` on and before `until`, the
+// last `most`.
+template <class Calls, class Visit>
+void VisitLast(const Calls& calls, uint64_t gone, uint64_t since, uint64_t until, size_t most,
+               Visit visit) {
+  const uint64_t end = std::clamp(until, gone, gone + calls.size());
+  const uint64_t first =
+      std::max({gone, std::min(since, end), end - std::min<uint64_t>(most, end)});
+  for (uint64_t i = first; i < end; ++i) visit(calls[i - gone]);
+}
+
+}  // namespace
+
+void TaskHistory::VisitBetween(
+    Arrived since, Arrived until, size_t most,
+    absl::FunctionRef<void(const TaskEvent&, const Place&)> visit) const {
+  const auto show = [&](const Ended& call) { visit(call.event, *call.place); };
+  VisitLast(ended_, ended_gone_, since.ended, until.ended, most, show);
+  VisitLast(failures_, failures_gone_, since.failures, until.failures, most, show);
+}
+
+void TaskHistory::VisitRunning(
+    absl::FunctionRef<void(const RunningCall&, uint16_t thread, const Place&)> visit) {
+  for (auto& [id, process] : processes_) {
+    process->reader.VisitRunning([&](const RunningCall& call, uint16_t thread) {
+      visit(call, thread, *PlaceOf(*process, call.function));
+    });
+  }
+}
+
+absl::btree_map<TaskHistory::FunctionKey, FunctionFigures> TaskHistory::Sums() const {
   absl::btree_map<FunctionKey, FunctionFigures> sums = of_the_gone_;
   for (const auto& [id, process] : processes_) SumUp(*process, sums);
-  for (const auto& [key, figures] : sums) {
+  return sums;
+}
+
+void TaskHistory::AddFunctions(proto::StateAnswer& answer) const {
+  for (const auto& [key, figures] : Sums()) {
     proto::FunctionRow& row = *answer.add_functions();
     row.set_job(std::get<JobNumber>(key));
     row.set_type(CallKindName(std::get<CallKind>(key)));

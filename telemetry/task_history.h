@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "proto/raylet.pb.h"
@@ -41,11 +42,13 @@ class TaskHistory {
   void AddTasks(const proto::StateQuery& query, uint32_t limit, Nanos to_wall,
                 proto::StateAnswer& answer) const;
   void AddFunctions(proto::StateAnswer& answer) const;
-  uint64_t lost() const { return lost_; }
-  size_t size() const { return ended_.size() + failures_.size(); }
-
- private:
-  using FunctionKey = std::tuple<JobNumber, CallKind, std::string>;
+  // Numbers of calls as they were taken in, from 0: of the next one that ends, and that fails.
+  struct Arrived {
+    uint64_t ended = 0, failures = 0;
+  };
+  Arrived arrived() const {
+    return {ended_gone_ + ended_.size(), failures_gone_ + failures_.size()};
+  }
   // What is the same for all calls of a function in a process; shared by these calls.
   struct Place {
     ProcessId process;
@@ -55,6 +58,20 @@ class TaskHistory {
     std::string function;
     CallKind kind = CallKind::kTask;
   };
+  // Calls `visit` with those from `since` on and before `until`, at most `most` of either, the last
+  // ones.
+  void VisitBetween(Arrived since, Arrived until, size_t most,
+                    absl::FunctionRef<void(const TaskEvent&, const Place&)> visit) const;
+  // Calls `visit` with what runs now.
+  void VisitRunning(
+      absl::FunctionRef<void(const RunningCall&, uint16_t thread, const Place&)> visit);
+  using FunctionKey = std::tuple<JobNumber, CallKind, std::string>;
+  // Exact counts, by function.
+  absl::btree_map<FunctionKey, FunctionFigures> Sums() const;
+  uint64_t lost() const { return lost_; }
+  size_t size() const { return ended_.size() + failures_.size(); }
+
+ private:
   struct Process {
     Process(ProcessId process, int32_t os_pid, const EventPage& page)
         : process(process), os_pid(os_pid), reader(page) {}
@@ -80,8 +97,9 @@ class TaskHistory {
   const size_t most_ended_, most_failures_;
   absl::btree_map<ProcessId, std::unique_ptr<Process>> processes_;
   absl::btree_map<FunctionKey, FunctionFigures> of_the_gone_;
-  std::deque<Ended> ended_;       // The oldest first.
-  std::deque<Failure> failures_;  // The same.
+  std::deque<Ended> ended_;                      // The oldest first.
+  std::deque<Failure> failures_;                 // The same.
+  uint64_t ended_gone_ = 0, failures_gone_ = 0;  // That were in front of these.
   uint64_t lost_ = 0;
 };
 

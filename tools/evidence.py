@@ -124,6 +124,13 @@ def bench_rows(area: str, figures) -> tuple[str, str, list[list[str]]]:
             for row in figures["rows"]
         ]
         return "benchmarks_nccl.md", area, rows
+    if area == "looking":
+        rows = [
+            [row["name"], *(_figure(row[key]) for key in ("floor", "sheaf"))]
+            + [f"{row[key]:.3f}" for key in ("ratio_events", "ratio_on")]
+            for row in figures["rows"]
+        ]
+        return "benchmarks_python.md", area, rows
     if area == "train":
         rows = [[row["name"], _figure(row["value"]), row["unit"]] for row in figures]
         return "benchmarks_train.md", area, rows

@@ -2,6 +2,7 @@
 #include "cli/dashboard/asker.h"
 
 #include <fstream>
+#include <memory>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -16,12 +17,9 @@ NodeNumber NumberOf(const RunningNode& node) {
 }
 
 dashboard::AskNode AskerOf(const std::string& session) {
-  return [session](const proto::StateQuery& query,
-                   Nanos timeout) -> absl::StatusOr<proto::StateAnswer> {
-    QueryOptions options;
-    options.address = session;
-    options.timeout = timeout;
-    SHEAF_ASSIGN_OR_RETURN(proto::StateAnswer answer, Ask(options, query));
+  return [node = std::make_shared<KeptNode>(session)](
+             const proto::StateQuery& query, Nanos timeout) -> absl::StatusOr<proto::StateAnswer> {
+    SHEAF_ASSIGN_OR_RETURN(proto::StateAnswer answer, node->Ask(query, timeout));
     if (query.what() == proto::StateQuery::TASKS) {
       const std::vector<proto::TaskRow> merged = MergedTasks(answer);
       answer.mutable_tasks()->Assign(merged.begin(), merged.end());

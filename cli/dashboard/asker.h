@@ -13,7 +13,7 @@ namespace sheaf::cli {
 
 // The number that the node has written into its session; 0: it has not.
 NodeNumber NumberOf(const RunningNode& node);
-// Each question is a connection of its own.
+// Thread-safe.
 dashboard::AskNode AskerOf(const std::string& session);
 
 }  // namespace sheaf::cli

@@ -5,10 +5,12 @@
 #include <ctime>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "object_store/machine_memory.h"
 #include "raylet/host/proc_files.h"
 #include "raylet/logs/log_names.h"
+#include "telemetry/event_reader.h"
 
 namespace sheaf {
 namespace {
@@ -83,9 +85,27 @@ void WorkerObserver::OnJob(const std::string& name, bool begins) {
     }
     tailer_.AddJob(name);
     const std::string id = SubmissionOfLog(name).value_or("");
-    if (events_ != nullptr) events_->Add({name, "sheaf.job", "info", 0, {{"submission", id}}});
+    if (events_ != nullptr) events_->Add({name, "sheaf.job", "info", 0, {{"submission", id}}, ""});
     BeginToTail();
   });
+}
+
+void WorkerObserver::OnSegment(ProcessId process, const std::shared_ptr<Mapping>& segment,
+                               bool added) {
+  if (events_ == nullptr) return;
+  const auto read = [segment] {
+    const telemetry::EventReader reader(telemetry::EventPageOf(std::as_const(*segment).data()));
+    EventFields fields;
+    if (reader.job() != 0)
+      fields.emplace_back("job", absl::StrCat(absl::Hex(reader.job(), absl::kZeroPad8)));
+    if (!reader.actor().is_nil()) fields.emplace_back("actor", reader.actor().ToHex());
+    return fields;
+  };
+  std::function<EventFields()> known = read;
+  if (!added) known = [fields = read()] { return fields; };
+  // Behind the words that it has started.
+  loop_->Post(
+      [this, process, known = std::move(known)] { events_->Know(process.ToString(), known); });
 }
 
 // What is written as errors counts as such, as elsewhere where nothing else is known of a line.
@@ -97,7 +117,8 @@ void WorkerObserver::AddEvents(const LaunchedWorker& worker) {
                   worker.os_pid,
                   {{"driver", worker.driver.ToString()},
                    {"worker", worker.process.ToString()},
-                   {"stream", errors ? "err" : "out"}}});
+                   {"stream", errors ? "err" : "out"}},
+                  worker.process.ToString()});
   }
 }
 

@@ -12,6 +12,7 @@
 #include "raylet/host/memory_watch.h"
 #include "raylet/host/process_launcher.h"
 #include "raylet/logs/log_events.h"
+#include "shm/segment.h"
 
 namespace sheaf {
 
@@ -30,6 +31,8 @@ class WorkerObserver final : public MemoryReader {
   void WatchMemory(std::function<void(ProcessId, const proto::Death&)> kill);
   void OnStarted(const LaunchedWorker& worker);
   void OnExited(ProcessId process);
+  // Of workers: its segment says which job and which actor it belongs to; `added` false: read it a last time.
+  void OnSegment(ProcessId process, const std::shared_ptr<Mapping>& segment, bool added);
   // The file of that name is the output of a submitted command that begins, or has ended.
   void OnJob(const std::string& name, bool begins);
   // Hands out all lines that are there, and then calls `done`, on the observer's thread.

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "absl/container/btree_set.h"
 #include "absl/status/statusor.h"
 #include "base/log.h"
 #include "base/text/ecs.h"
@@ -17,12 +18,29 @@ constexpr int kPiecesAtOnce = 4;      // Of one file, before the others have the
 
 void LogEvents::Add(EventSource source) {
   thread_.Post([this, source = std::move(source)]() mutable {
-    JsonObject fields = fields_;
-    for (const auto& [name, value] : source.fields) fields.Add(name, JsonString(value));
     Stream& stream = streams_[source.name];
-    stream.fields = fields.Done();
     stream.source = std::move(source);
   });
+}
+
+void LogEvents::Know(const std::string& process, std::function<EventFields()> more) {
+  thread_.Post([this, process, more = std::move(more)] { known_[process] = more; });
+}
+
+std::string LogEvents::FieldsOf(const EventSource& source) const {
+  JsonObject fields = fields_;
+  for (const auto& [name, value] : source.fields) fields.Add(name, JsonString(value));
+  if (const auto known = known_.find(source.process); known != known_.end()) {
+    for (const auto& [name, value] : known->second()) fields.Add(name, JsonString(value));
+  }
+  return fields.Done();
+}
+
+// Of processes none of whose files is read any more.
+void LogEvents::ForgetUnused() {
+  absl::btree_set<std::string> used;
+  for (const auto& [name, stream] : streams_) used.insert(stream.source.process);
+  absl::erase_if(known_, [&](const auto& known) { return !used.contains(known.first); });
 }
 
 void LogEvents::End(const std::string& name) {
@@ -50,6 +68,7 @@ void LogEvents::Stop() {
 }
 
 void LogEvents::LookNow() {
+  bool ended = false;
   for (auto it = streams_.begin(); it != streams_.end();) {
     Stream& stream = it->second;
     int pieces = 0;
@@ -57,10 +76,12 @@ void LogEvents::LookNow() {
     while (more && (stream.ended || pieces++ < kPiecesAtOnce)) more = ReadSome(stream);
     if (stream.ended && !failing_) {
       it = streams_.erase(it);
+      ended = true;
     } else {
       ++it;
     }
   }
+  if (ended) ForgetUnused();
 }
 
 bool LogEvents::ReadSome(Stream& stream) {
@@ -82,13 +103,14 @@ bool LogEvents::Write(Stream& stream, const proto::LogPiece& piece, bool is_last
   std::string text = stream.partial + piece.bytes();
   std::string_view rest = text;
   std::string lines;
+  const std::string fields = FieldsOf(stream.source);
   const auto add = [&](std::string_view line) {
     lines += EcsLine({.unix_ns = UnixNow(),
                       .level = stream.source.level,
                       .message = line,
                       .dataset = stream.source.dataset,
                       .os_pid = stream.source.os_pid,
-                      .sheaf = stream.fields});
+                      .sheaf = fields});
     lines += '\n';
   };
   while (true) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,13 +20,16 @@
 
 namespace sheaf {
 
+using EventFields = std::vector<std::pair<std::string, std::string>>;
+
 // One file of a process.
 struct EventSource {
   std::string name;     // As LogFiles has it.
   std::string dataset;  // "sheaf.worker"
   std::string level;    // Of lines that do not say their own.
   int32_t os_pid = 0;
-  std::vector<std::pair<std::string, std::string>> fields;  // "worker" -> "1.7"
+  EventFields fields;   // "worker" -> "1.7"
+  std::string process;  // What Know says of it holds of this file, too. Empty: nothing.
 };
 
 class LogEvents {
@@ -39,6 +43,9 @@ class LogEvents {
   LogEvents& operator=(const LogEvents&) = delete;
 
   void Add(EventSource source);
+  // What there is to say of a process besides, as it is when its lines are read: `more` is called on
+  // the thread. Replaces what was known.
+  void Know(const std::string& process, std::function<EventFields()> more);
   // Nobody writes that file any more: with what is left of it, it is forgotten.
   void End(const std::string& name);
   // Something may have been written. Does nothing while an earlier look is still to come.
@@ -48,7 +55,6 @@ class LogEvents {
  private:
   struct Stream {
     EventSource source;
-    std::string fields;  // JSON.
     uint64_t offset = 0;
     uint32_t mark = 0;
     std::string partial;  // Of a line that has no end yet.
@@ -59,11 +65,14 @@ class LogEvents {
   // True: more of it may be there.
   bool ReadSome(Stream& stream);
   bool Write(Stream& stream, const proto::LogPiece& piece, bool is_last);
+  std::string FieldsOf(const EventSource& source) const;
+  void ForgetUnused();
 
   const LogFiles& files_;
   EventFile out_;
   const JsonObject fields_;
   absl::btree_map<std::string, Stream> streams_;
+  absl::btree_map<std::string, std::function<EventFields()>> known_;  // By process.
   bool failing_ = false;
   std::atomic<bool> look_is_due_ = false;
   ThreadExecutor thread_{"log-events"};  // Last: it uses the others.

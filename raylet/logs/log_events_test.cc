@@ -32,7 +32,7 @@ struct Fixture {
   }
   static JsonObject Common() { return JsonObject().Add("node", "1"); }
   static EventSource Source(const std::string& name = "worker-1.2.out") {
-    return {name, "sheaf.worker", "info", 77, {{"worker", "1.2"}}};
+    return {name, "sheaf.worker", "info", 77, {{"worker", "1.2"}}, "1.2"};
   }
   std::vector<std::string> Lines(const std::string& name = "events.ndjson") const {
     std::ifstream in(Path(name), std::ios::binary);
@@ -72,6 +72,22 @@ SCENARIO("each line of each file becomes one event, once it is whole or its writ
   CHECK(Says(fixture.Lines()[3], "three"));
   events.Stop();
   CHECK(fixture.Lines().size() == 4);
+}
+
+SCENARIO("a line says what is known of its process when it is read, and its last lines, too") {
+  Fixture fixture;
+  LogEvents events(fixture.files, fixture.Out(), Fixture::Common());
+  events.Know("1.2", [] { return EventFields{{"actor", "a"}}; });
+  events.Add(Fixture::Source());
+  fixture.Write("one\n");
+  events.Look();
+  REQUIRE(fixture.HasLines(1));
+  CHECK(absl::StrContains(fixture.Lines()[0], R"("worker":"1.2","actor":"a"})"));
+  events.Know("1.2", [] { return EventFields{{"actor", "b"}}; });
+  fixture.Write("two");
+  events.End("worker-1.2.out");
+  REQUIRE(fixture.HasLines(2));
+  CHECK(absl::StrContains(fixture.Lines()[1], R"("worker":"1.2","actor":"b"})"));
 }
 
 SCENARIO("hostile lines are events like others") {

@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/message_limits.h"
+#include "telemetry/page_of_rows.h"
 
 namespace sheaf {
 namespace {
 
 constexpr uint32_t kMaxFunctionRows = 10'000;
+constexpr int kMaxCounts = 64;
 
 // Equal for equal shapes: the order of a map that travels is not.
 std::string ShapeOf(const proto::DemandRow& row) {
@@ -26,6 +29,24 @@ std::string ShapeOf(const proto::DemandRow& row) {
     absl::StrAppend(&shape, ";", selector.SerializeAsString());
   }
   return shape;
+}
+
+constexpr auto kActorId = [](const proto::ActorRow& row) -> const std::string& {
+  return row.actor_id();
+};
+constexpr auto kGroupId = [](const proto::GroupRow& row) -> const std::string& {
+  return row.group_id();
+};
+
+// Those rows whose id is not among `to` yet: several may know of an actor, or of a placement group.
+template <class Rows, class Id>
+void AppendNew(Rows* from, Rows* to, Id id, RowBudget* budget) {
+  absl::btree_set<std::string> known;
+  for (const auto& row : *to) known.insert(id(row));
+  for (auto it = from->begin(); it != from->end();) {
+    it = known.contains(id(*it)) ? from->erase(it) : it + 1;
+  }
+  budget->Append(from, to);
 }
 
 }  // namespace
@@ -146,6 +167,84 @@ void MergeProfile(const google::protobuf::RepeatedPtrField<proto::ProfileNode>& 
       sum.set_self_us(sum.self_us() + row.self_us());
     }
   }
+}
+
+namespace {
+
+std::string IdOf(const proto::TaskRow& row) { return row.task_id(); }
+std::string IdOf(const proto::ObjectRow& row) { return row.object_id(); }
+std::string IdOf(const proto::ActorRow& row) { return row.actor_id(); }
+std::string IdOf(const proto::GroupRow& row) { return row.group_id(); }
+// So that their order is that of the numbers.
+std::string IdOf(const proto::WorkerRow& row) {
+  return absl::StrCat(absl::Hex(row.process(), absl::kZeroPad16));
+}
+
+template <class Row>
+void CutRows(google::protobuf::RepeatedPtrField<Row>& rows, StateAsked& asked) {
+  if (rows.empty()) return;
+  telemetry::PageOfRows<Row> page(asked.message.after_id(), asked.page);
+  for (Row& row : rows) {
+    const std::string id = IdOf(row);
+    if (page.Wants(id)) page.Add(id, std::move(row));
+  }
+  rows.Clear();
+  page.Move([&rows](Row row) { *rows.Add() = std::move(row); });
+  if (page.more()) asked.answer.set_truncated(true);
+}
+
+}  // namespace
+
+void CutToPage(StateAsked& asked) {
+  if (!asked.message.by_id() || asked.message.ended()) return;
+  CutRows(*asked.answer.mutable_tasks(), asked);
+  CutRows(*asked.answer.mutable_objects(), asked);
+  CutRows(*asked.answer.mutable_actors(), asked);
+  CutRows(*asked.answer.mutable_groups(), asked);
+  CutRows(*asked.answer.mutable_workers(), asked);
+}
+
+void MergeCounts(const google::protobuf::RepeatedPtrField<proto::CountRow>& rows,
+                 proto::StateAnswer& answer) {
+  for (const proto::CountRow& row : rows) {
+    auto& counts = *answer.mutable_counts();
+    const auto known = std::find_if(counts.begin(), counts.end(),
+                                    [&](const auto& count) { return count.key() == row.key(); });
+    if (known == counts.end()) {
+      if (counts.size() < kMaxCounts) *counts.Add() = row;
+      continue;
+    }
+    known->set_count(known->count() + row.count());
+    known->set_bytes(known->bytes() + row.bytes());
+  }
+}
+
+void AppendNewActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* rows,
+                     proto::StateAnswer& answer, RowBudget& budget) {
+  AppendNew(rows, answer.mutable_actors(), kActorId, &budget);
+}
+
+void AppendNewGroups(google::protobuf::RepeatedPtrField<proto::GroupRow>* rows,
+                     proto::StateAnswer& answer, RowBudget& budget) {
+  AppendNew(rows, answer.mutable_groups(), kGroupId, &budget);
+}
+
+void AppendGroupsOfGcs(const proto::GroupList& groups, StateAsked& asked) {
+  google::protobuf::RepeatedPtrField<proto::GroupRow> rows;
+  for (const proto::GroupInfo& info : groups.groups()) {
+    proto::GroupRow& row = *rows.Add();
+    const auto id = PlacementGroupId::FromBinary(info.group_id());
+    row.set_group_id(id.ok() ? id->ToHex() : "");
+    row.set_name(info.name());
+    row.set_state(proto::GroupInfo::State_Name(info.state()));
+    row.set_placement(proto::GroupRequest::Placement_Name(info.placement()));
+    row.set_detached(info.detached());
+    *row.mutable_bundles() = info.bundles();
+    *row.mutable_bundle_nodes() = info.bundle_nodes();
+    *row.mutable_selectors() = info.selectors();
+  }
+  RowBudget budget(asked.answer, asked.limit);
+  AppendNewGroups(&rows, asked.answer, budget);
 }
 
 }  // namespace sheaf

@@ -2,7 +2,9 @@
 // Rows of several nodes as those of one answer, where they are not just put behind each other.
 #pragma once
 
+#include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
+#include "raylet/queries/row_budget.h"
 #include "raylet/queries/state_rows.h"
 
 namespace sheaf {
@@ -26,5 +28,19 @@ void KeepWaiting(proto::StateAnswer& answer);
 inline constexpr int kMaxProfileNodes = 50'000;
 void MergeProfile(const google::protobuf::RepeatedPtrField<proto::ProfileNode>& rows,
                   StateAsked& asked);
+
+// Leaves, of a question by ids, the rows of the page: in their order.
+void CutToPage(StateAsked& asked);
+// One row for each key, whoever counted.
+void MergeCounts(const google::protobuf::RepeatedPtrField<proto::CountRow>& rows,
+                 proto::StateAnswer& answer);
+// Those rows whose id is not there yet: several may know of an actor, or of a placement group.
+void AppendNewActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* rows,
+                     proto::StateAnswer& answer, RowBudget& budget);
+void AppendNewGroups(google::protobuf::RepeatedPtrField<proto::GroupRow>* rows,
+                     proto::StateAnswer& answer, RowBudget& budget);
+// Groups that no raylet has spoken of: the node that places one is silent, or none does now. What a
+// raylet says of its groups is newer than what the GCS knows.
+void AppendGroupsOfGcs(const proto::GroupList& groups, StateAsked& asked);
 
 }  // namespace sheaf

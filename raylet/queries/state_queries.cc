@@ -22,46 +22,6 @@ constexpr size_t kMaxWords = 1 << 20;
 constexpr int kLogPatience = 5;                         // Times the limit: a disk is read there.
 constexpr uint64_t kFirstLogQuery = uint64_t{1} << 63;  // Of two, which kind an answer is for.
 
-constexpr auto kActorId = [](const proto::ActorRow& row) -> const std::string& {
-  return row.actor_id();
-};
-constexpr auto kGroupId = [](const proto::GroupRow& row) -> const std::string& {
-  return row.group_id();
-};
-
-// Those rows whose id is not among `to` yet: several may know of an actor, or of a placement group.
-template <class Rows, class Id>
-void AppendNew(Rows* from, Rows* to, Id id, RowBudget* budget) {
-  absl::btree_set<std::string> known;
-  for (const auto& row : *to) known.insert(id(row));
-  for (auto it = from->begin(); it != from->end();) {
-    it = known.contains(id(*it)) ? from->erase(it) : it + 1;
-  }
-  budget->Append(from, to);
-}
-
-const char* StateName(const proto::NodeInfo& node) {
-  switch (node.state()) {
-    case proto::NodeInfo::ALIVE:
-      return "ALIVE";
-    case proto::NodeInfo::DRAINING:
-      return node.drained() ? "DRAINED" : "DRAINING";
-    default:
-      return "DEAD";
-  }
-}
-
-const char* StateName(proto::JobInfo::State state) {
-  switch (state) {
-    case proto::JobInfo::RUNNING:
-      return "RUNNING";
-    case proto::JobInfo::FINISHED:
-      return "FINISHED";
-    default:
-      return "FAILED";
-  }
-}
-
 bool WantsProcesses(proto::StateQuery::What what) {
   return what == proto::StateQuery::ACTORS || what == proto::StateQuery::TASKS ||
          what == proto::StateQuery::OBJECTS || what == proto::StateQuery::FUNCTIONS;
@@ -71,104 +31,7 @@ bool WantsNodes(proto::StateQuery::What what) {
   return WantsProcesses(what) || what == proto::StateQuery::GROUPS ||
          what == proto::StateQuery::WORKERS || what == proto::StateQuery::DEMAND ||
          what == proto::StateQuery::SERIES || what == proto::StateQuery::STACKS ||
-         what == proto::StateQuery::PROFILE;
-}
-
-// Of KEY_VALUE: all that who may use the node's socket may ask the GCS.
-bool IsForTools(proto::GcsRequest::BodyCase body) {
-  using R = proto::GcsRequest;
-  switch (body) {
-    case R::kKvList:
-    case R::kKvGet:
-    case R::kKvPut:
-    case R::kKvExists:
-    case R::kKvDelete:
-    case R::kSubmitEntrypoint:
-    case R::kGetSubmission:
-    case R::kListSubmissions:
-    case R::kStopSubmission:
-    case R::kDeleteSubmission:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// What the GCS is asked; no body: it knows no more. kInvalidArgument: what is wrong with `asked`.
-absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
-  proto::GcsRequest request;
-  switch (asked.message.what()) {
-    case proto::StateQuery::DRAIN: {
-      uint32_t node = 0;
-      if (!absl::SimpleAtoi(asked.message.id(), &node) || node == 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("'", absl::CHexEscape(asked.message.id()),
-                         "' is no node number: want one that sheaf list nodes prints, such as 2"));
-      }
-      request.mutable_unregister_node()->set_drain_only(true);
-      request.mutable_unregister_node()->set_node(node);
-      break;
-    }
-    case proto::StateQuery::KEY_VALUE: {
-      proto::GcsRequest asked_gcs;
-      if (asked_gcs.ParseFromString(asked.message.key_value())) {
-        if (IsForTools(asked_gcs.body_case())) request = std::move(asked_gcs);
-      }
-      if (request.body_case() == proto::GcsRequest::BODY_NOT_SET) {
-        return absl::InvalidArgumentError(
-            "want a question about keys or submissions, or a change of them");
-      }
-      break;
-    }
-    case proto::StateQuery::NODES:
-    case proto::StateQuery::STATUS:
-      request.mutable_list_nodes();
-      break;
-    case proto::StateQuery::JOBS:
-      request.mutable_list_jobs();
-      break;
-    case proto::StateQuery::ACTORS:
-      request.mutable_list_actors()->set_all_name_spaces(true);
-      break;
-    case proto::StateQuery::GROUPS:
-    case proto::StateQuery::DEMAND:
-      request.mutable_list_groups();
-      break;
-    case proto::StateQuery::EVENTS:
-      *request.mutable_list_events()->mutable_filters() = asked.message.filters();
-      request.mutable_list_events()->set_after(asked.message.after());
-      request.mutable_list_events()->set_limit(asked.limit);
-      break;
-    case proto::StateQuery::WHY: {  // A detached actor that no node has.
-      const auto id = ActorId::FromHex(asked.message.id());
-      if (id.ok() && asked.answer.words().empty())
-        request.mutable_lookup_actor()->set_actor_id(id->Binary());
-      break;
-    }
-    default:
-      break;
-  }
-  return request;
-}
-
-// Groups that no raylet has spoken of: the node that places one is silent, or none does now. What a
-// raylet says of its groups is newer than what the GCS knows.
-void AppendGroups(const proto::GroupList& groups, StateAsked& asked) {
-  google::protobuf::RepeatedPtrField<proto::GroupRow> rows;
-  for (const proto::GroupInfo& info : groups.groups()) {
-    proto::GroupRow& row = *rows.Add();
-    const auto id = PlacementGroupId::FromBinary(info.group_id());
-    row.set_group_id(id.ok() ? id->ToHex() : "");
-    row.set_name(info.name());
-    row.set_state(proto::GroupInfo::State_Name(info.state()));
-    row.set_placement(proto::GroupRequest::Placement_Name(info.placement()));
-    row.set_detached(info.detached());
-    *row.mutable_bundles() = info.bundles();
-    *row.mutable_bundle_nodes() = info.bundle_nodes();
-    *row.mutable_selectors() = info.selectors();
-  }
-  RowBudget budget(asked.answer, asked.limit);
-  AppendNew(&rows, asked.answer.mutable_groups(), kGroupId, &budget);
+         what == proto::StateQuery::PROFILE || what == proto::StateQuery::DIGEST;
 }
 
 }  // namespace
@@ -206,11 +69,12 @@ absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
   query.asker = from;
   StateAsked& asked = query.asked;
   asked.message = std::move(message);
-  asked.limit =
+  asked.page =
       std::min(asked.message.limit() == 0 ? kDefaultLimit : asked.message.limit(), kMaxStateRows);
+  asked.limit = asked.message.by_id() ? 2 * kMaxStateRows : asked.page;
   // Who asks for its own askers leaves them time to hear of what was left out.
   const bool for_another_node = from.node != deps_.node;
-  query.deadline = deps_.clock.Now() + deps_.limit / (for_another_node ? 2 : 1);
+  query.deadline = deps_.clock.Now() + PatienceOf(asked.message) / (for_another_node ? 2 : 1);
   if (asked.message.what() == proto::StateQuery::STACKS) {
     // A process that is silent is found out about behind its time.
     query.stacks_until = deps_.clock.Now() + deps_.limit;
@@ -218,6 +82,7 @@ absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
   }
   asked.answer.set_request(asked.message.request());
   rows_.Fill(asked);
+  CutToPage(asked);
   AskProcesses(number, query);
   AskEvents(number, query);
   if (!for_another_node) {
@@ -228,10 +93,15 @@ absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
   return absl::OkStatus();
 }
 
+Nanos StateQueries::PatienceOf(const proto::StateQuery& message) const {
+  if (message.what() != proto::StateQuery::DIGEST || message.patience_ms() == 0) return deps_.limit;
+  return std::min(deps_.limit, message.patience_ms() * kMillisecond);
+}
+
 void StateQueries::AskProcesses(uint64_t number, Query& query) {
   proto::StateQuery question = query.asked.message;
   question.set_request(number);
-  question.set_limit(query.asked.limit);
+  question.set_limit(query.asked.page);
   if (question.what() == proto::StateQuery::WHY) {
     const auto id = ObjectId::FromHex(question.id());
     if (id.ok() && deps_.processes.contains(id->maker())) query.waits_for.insert(id->maker());
@@ -266,11 +136,32 @@ void StateQueries::AskNodes(uint64_t number, Query& query) {
   AskSomeNodes(number, query);
 }
 
+namespace {
+
+// Each node learns of its own cursor alone.
+void KeepCursorOf(NodeNumber node, const proto::StateQuery& from, proto::StateQuery& to) {
+  to.clear_cursors();
+  for (const proto::DigestCursor& cursor : from.cursors()) {
+    if (cursor.node() == node) *to.add_cursors() = cursor;
+  }
+}
+
+// What a raylet says of its node, and what is remembered there of calls, are one row.
+void CompleteDigest(NodeNumber node, proto::StateAnswer& calls, proto::StateAnswer& answer) {
+  if (calls.digests_size() == 0) return;
+  for (proto::NodeDigest& digest : *answer.mutable_digests()) {
+    if (digest.node() == node) digest.MergeFrom(calls.digests(0));
+  }
+  calls.clear_digests();
+}
+
+}  // namespace
+
 void StateQueries::AskSomeNodes(uint64_t number, Query& query) {
   if (query.nodes_to_ask.empty()) return;
   proto::StateQuery question = query.asked.message;
   question.set_request(number);
-  question.set_limit(query.asked.limit);
+  question.set_limit(query.asked.page);
   question.set_this_node(true);
   auto under_way = std::count_if(query.waits_for.begin(), query.waits_for.end(),
                                  [](ProcessId process) { return process.is_raylet(); });
@@ -280,6 +171,7 @@ void StateQueries::AskSomeNodes(uint64_t number, Query& query) {
     const NodeView* seen = deps_.view.Find(node);
     if (node == deps_.node || seen == nullptr || !seen->alive) continue;
     query.waits_for.insert(RayletOf(node));
+    KeepCursorOf(node, query.asked.message, question);
     SendMessage(To(RayletOf(node)), FrameKind::kStateQuery, question);
     ++under_way;
   }
@@ -290,11 +182,14 @@ void StateQueries::AskEvents(uint64_t number, Query& query) {
   const bool wants = question.what() == proto::StateQuery::FUNCTIONS ||
                      (question.what() == proto::StateQuery::TASKS && question.ended()) ||
                      ((question.what() == proto::StateQuery::SERIES ||
-                       question.what() == proto::StateQuery::PROFILE) &&
+                       question.what() == proto::StateQuery::PROFILE ||
+                       question.what() == proto::StateQuery::DIGEST) &&
                       (question.node() == 0 || question.node() == deps_.node));
   if (!wants || deps_.task_events == nullptr) return;
   query.waits_for_events = true;
-  deps_.task_events->Ask(question, query.asked.limit, [this, number](proto::StateAnswer answer) {
+  proto::StateQuery mine = question;
+  KeepCursorOf(deps_.node, question, mine);
+  deps_.task_events->Ask(mine, query.asked.limit, [this, number](proto::StateAnswer answer) {
     OnEvents(number, std::move(answer));
   });
 }
@@ -303,74 +198,9 @@ void StateQueries::OnEvents(uint64_t number, proto::StateAnswer answer) {
   const auto it = queries_.find(number);
   if (it == queries_.end() || !std::exchange(it->second.waits_for_events, false)) return;
   for (proto::SeriesRow& row : *answer.mutable_series()) row.set_node(deps_.node);
+  CompleteDigest(deps_.node, answer, it->second.asked.answer);
   Merge(answer, it->second.asked);
   FinishIfComplete(number);
-}
-
-void StateQueries::AskGcs(uint64_t number, Query& query) {
-  absl::StatusOr<proto::GcsRequest> request = RequestFor(query.asked);
-  if (!request.ok()) {
-    query.asked.answer.set_error(std::string(request.status().message()));
-    return;
-  }
-  if (request->body_case() == proto::GcsRequest::BODY_NOT_SET) return;
-  query.waits_for_gcs = true;
-  // A question whose asker is gone long before there is an answer is not kept; an order is.
-  if (!deps_.gcs.up() && query.asked.message.what() != proto::StateQuery::DRAIN) return;
-  deps_.gcs.Command(*std::move(request),
-                    [this, number](const proto::GcsReply& reply) { OnGcsReply(number, reply); });
-}
-
-void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) const {
-  proto::StateAnswer& answer = asked.answer;
-  RowBudget budget(answer, asked.limit);
-  if (asked.message.what() == proto::StateQuery::DRAIN && reply.error() != 0) {
-    answer.set_error(reply.message());
-  }
-  if (asked.message.what() == proto::StateQuery::KEY_VALUE)
-    answer.set_key_value(reply.SerializeAsString());
-  for (const proto::NodeInfo& node : reply.nodes().nodes()) {
-    if (!budget.HasRoom(answer.nodes())) break;
-    proto::NodeRow& row = *answer.add_nodes();
-    row.set_node(node.node());
-    row.set_address(node.address());
-    row.set_state(StateName(node));
-    *row.mutable_total() = node.total();
-    *row.mutable_available() = node.available();
-    *row.mutable_labels() = node.labels();
-    row.set_host_name(node.host_name());
-    row.set_metrics_url(node.metrics_url());
-    row.set_start_time_unix_s(node.start_time_unix_s());
-    row.set_version(node.version());
-    if (node.node() == deps_.node) rows_.FillAvailable(&row);
-    budget.Count(row);
-  }
-  for (const proto::JobInfo& job : reply.jobs().jobs()) {
-    if (!budget.HasRoom(answer.jobs())) break;
-    proto::JobRow& row = *answer.add_jobs();
-    row.set_job(job.job());
-    row.set_driver(job.driver());
-    row.set_os_pid(job.os_pid());
-    row.set_name_space(job.start().name_space());
-    row.set_entrypoint(job.start().entrypoint());
-    row.set_state(StateName(job.state()));
-    row.set_start_time_unix_s(job.start_time_unix_s());
-    row.set_end_time_unix_s(job.end_time_unix_s());
-    row.set_metadata(job.start().metadata());
-    budget.Count(row);
-  }
-  for (const proto::EventRow& event : reply.events().events()) {
-    if (!budget.HasRoom(answer.events())) break;
-    budget.Count(event);
-    *answer.add_events() = event;
-  }
-  answer.set_matching(reply.events().matching());
-  if (reply.has_actor() && !reply.actor().words().empty()) {
-    answer.set_words(absl::StrCat(answer.words(), answer.words().empty() ? "" : "\n",
-                                  "the detached actor waits for: ", reply.actor().words()));
-  }
-  google::protobuf::RepeatedPtrField<proto::ActorRow> actors = reply.actors().actors();
-  AppendNew(&actors, answer.mutable_actors(), kActorId, &budget);
 }
 
 absl::Status StateQueries::OnAnswer(ProcessId from, const Frame& frame) {
@@ -402,8 +232,11 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   }
   budget.Append(message.mutable_objects(), asked.answer.mutable_objects());
   budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
-  AppendNew(message.mutable_groups(), asked.answer.mutable_groups(), kGroupId, &budget);
-  AppendNew(message.mutable_actors(), asked.answer.mutable_actors(), kActorId, &budget);
+  AppendNewGroups(message.mutable_groups(), asked.answer, budget);
+  AppendNewActors(message.mutable_actors(), asked.answer, budget);
+  budget.Append(message.mutable_digests(), asked.answer.mutable_digests());
+  MergeCounts(message.counts(), asked.answer);
+  CutToPage(asked);
   if (!message.words().empty() &&
       message.words().size() + asked.answer.words().size() < kMaxWords) {
     // The owner's word first: it knows what the task itself waits for.
@@ -481,7 +314,8 @@ void StateQueries::FinishIfComplete(uint64_t number) {
                        : !deps_.processes.contains(query.asker))
     return;
   if (!for_another_node) rows_.FillWithoutGcs(query.asked);
-  AppendGroups(query.groups, query.asked);
+  AppendGroupsOfGcs(query.groups, query.asked);
+  CutToPage(query.asked);
   // Not before: the GCS may not know yet that one waits no more.
   if (query.asked.message.what() == proto::StateQuery::DEMAND && !for_another_node) {
     KeepWaiting(query.asked.answer);

@@ -72,6 +72,7 @@ class StateQueries {
     proto::GroupList groups;  // As the GCS knows them.
   };
   Channel& To(ProcessId process) { return deps_.transport.To(process); }
+  Nanos PatienceOf(const proto::StateQuery& message) const;
   void AskProcesses(uint64_t number, Query& query);
   void AskNodes(uint64_t number, Query& query);
   bool AddAskedNode(Query& query);

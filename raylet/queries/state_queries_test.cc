@@ -401,6 +401,45 @@ SCENARIO("another raylet is told of this node alone, before its own askers lose 
   CHECK(answers[0].truncated());
 }
 
+SCENARIO("each node is asked for its digest with its own cursor, and one that is silent is named") {
+  RayletNode node;
+  node.AddNode(2, "CPU:1");
+  node.AddNode(3, "CPU:1");
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  node.Driver();
+  proto::StateQuery query;
+  query.set_request(7);
+  query.set_what(proto::StateQuery::DIGEST);
+  query.set_patience_ms(300);
+  for (const NodeNumber of : {RayletNode::kNode, NodeNumber{2}}) {
+    proto::DigestCursor& cursor = *query.add_cursors();
+    cursor.set_node(of);
+    cursor.set_ended(of * 100);
+  }
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto asked = node.Received<proto::StateQuery>(RayletOf(2), FrameKind::kStateQuery);
+  REQUIRE(asked.size() == 1);
+  REQUIRE(asked[0].cursors_size() == 1);
+  CHECK(asked[0].cursors(0).ended() == 200);
+  const auto other = node.Received<proto::StateQuery>(RayletOf(3), FrameKind::kStateQuery);
+  REQUIRE(other.size() == 1);
+  CHECK(other[0].cursors_size() == 0);
+
+  proto::StateAnswer answer;
+  answer.set_request(asked[0].request());
+  answer.add_digests()->set_node(2);
+  node.Send(RayletOf(2), FrameKind::kStateAnswer, answer);
+  node.Advance(350 * kMillisecond);
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  REQUIRE(answers[0].digests_size() == 2);
+  CHECK(answers[0].digests(0).node() == RayletNode::kNode);
+  CHECK(answers[0].digests(0).processes() == 1);  // A tool is none.
+  CHECK(answers[0].digests(1).node() == 2);
+  REQUIRE(answers[0].late_nodes_size() == 1);
+  CHECK(answers[0].late_nodes(0) == 3);
+}
+
 SCENARIO("a tool has a node drained") {
   RayletNode node;
   const ProcessId tool = node.Attach(ProcessRole::kTool);

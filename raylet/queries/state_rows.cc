@@ -42,6 +42,17 @@ const char* PolicyName(PlacementGroupPolicy policy) {
   return "";
 }
 
+proto::StoreRow ToRow(const StoreStats& stats) {
+  proto::StoreRow row;
+  row.set_capacity_bytes(stats.capacity_bytes);
+  row.set_used_bytes(stats.used_bytes);
+  row.set_pinned_bytes(stats.pinned_bytes);
+  row.set_spilled_bytes(stats.spilled_bytes);
+  row.set_objects(stats.objects);
+  row.set_populated_bytes(stats.populated_bytes);
+  return row;
+}
+
 }  // namespace
 
 void StateRows::Fill(StateAsked& asked) const {
@@ -55,6 +66,11 @@ void StateRows::Fill(StateAsked& asked) const {
       return;
     case proto::StateQuery::OBJECTS:
       FillStore(asked);
+      return;
+    case proto::StateQuery::DIGEST:
+      if (asked.message.node() == 0 || asked.message.node() == from_.options.node) {
+        FillDigest(*asked.answer.add_digests());
+      }
       return;
     case proto::StateQuery::WORKERS:
       FillWorkers(asked);
@@ -112,15 +128,19 @@ void StateRows::FillDemand(StateAsked& asked) const {
 }
 
 void StateRows::FillStore(StateAsked& asked) const {
-  const StoreStats stats = from_.store.Stats();
-  proto::StoreRow& row = *asked.answer.mutable_store();
-  row.set_capacity_bytes(stats.capacity_bytes);
-  row.set_used_bytes(stats.used_bytes);
-  row.set_pinned_bytes(stats.pinned_bytes);
-  row.set_spilled_bytes(stats.spilled_bytes);
-  row.set_objects(stats.objects);
-  row.set_populated_bytes(stats.populated_bytes);
+  *asked.answer.mutable_store() = ToRow(from_.store.Stats());
   if (asked.message.what() != proto::StateQuery::OBJECTS) return;
+  if (asked.message.counts_only()) {
+    if (from_.adopted.empty()) return;
+    proto::CountRow& adopted = *asked.answer.add_counts();
+    adopted.set_key("store");
+    adopted.set_count(from_.adopted.size());
+    for (const auto& [id, nested] : from_.adopted) {
+      if (const auto info = from_.store.Describe(id); info.ok())
+        adopted.set_bytes(adopted.bytes() + info->size_bytes);
+    }
+    return;
+  }
   RowBudget budget(asked.answer, asked.limit);
   for (const auto& [id, nested] : from_.adopted) {  // Nobody else can list them.
     if (!budget.HasRoom(asked.answer.objects())) return;
@@ -133,6 +153,22 @@ void StateRows::FillStore(StateAsked& asked) const {
       object.set_size_bytes(info->size_bytes);
     }
     budget.Count(object);
+  }
+}
+
+void StateRows::FillDigest(proto::NodeDigest& digest) const {
+  digest.set_node(from_.options.node);
+  from_.ledger.total().ToMap(*digest.mutable_total()->mutable_amounts());
+  from_.ledger.available().ToMap(*digest.mutable_available()->mutable_amounts());
+  *digest.mutable_store() = ToRow(from_.store.Stats());
+  for (const auto& [process, worker] : from_.pool.workers())
+    ++(*digest.mutable_workers())[WorkerStateName(worker.state)];
+  for (const auto& [process, entry] : from_.processes) {
+    if (entry.info.role != ProcessRole::kTool) digest.set_processes(digest.processes() + 1);
+  }
+  for (const LeaseQueue::Pending& pending : from_.queue.AllPending()) {
+    digest.set_waiting(digest.waiting() + pending.missing);
+    if (pending.infeasible) digest.set_infeasible(digest.infeasible() + pending.missing);
   }
 }
 

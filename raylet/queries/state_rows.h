@@ -28,6 +28,7 @@ namespace sheaf {
 struct StateAsked {
   proto::StateQuery message;
   uint32_t limit = 0;  // Rows of a kind.
+  uint32_t page = 0;   // Of these are told; less than `limit` where they are told by ids.
   proto::StateAnswer answer;
   size_t stacks_bytes = 0;  // STACKS: of what processes of this node have told.
   // PROFILE: where a row is, from 1, by parent, job, line, function and file.
@@ -68,6 +69,7 @@ class StateRows {
   void FillStatus(StateAsked& asked) const;
   void FillDemand(StateAsked& asked) const;
   void FillStore(StateAsked& asked) const;
+  void FillDigest(proto::NodeDigest& digest) const;
   void FillWorkers(StateAsked& asked) const;
   void FillGroups(StateAsked& asked) const;
   void FillDetachedActors(StateAsked& asked) const;

@@ -81,6 +81,7 @@ def test_what_a_worker_prints_has_the_names_of_the_schema(session):
     assert record["host"] == {"name": os.uname().nodename}
     assert record["service"] == {"name": "sheaf"}
     assert record["event"] == {"dataset": "sheaf.worker"}
+    assert record["sheaf"]["job"] == sheaf.get_runtime_context().get_job_id()
     assert record["sheaf"]["node"] == 1 and record["sheaf"]["stream"] == "out"
     assert re.fullmatch(r"1\.\d+", record["sheaf"]["worker"])
     assert re.fullmatch(r"[0-9a-f]{32}", record["sheaf"]["cluster"])

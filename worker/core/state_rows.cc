@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/node_hash_map.h"
 #include "telemetry/event_words.h"
+#include "telemetry/page_of_rows.h"
 #include "telemetry/row_filters.h"
 #include "worker/core/process_core.h"
 #include "worker/limits.h"
@@ -22,9 +24,10 @@ class RowBudget {
     if (rows_ == 0 || bytes_ > kMaxStateBytes) answer_.set_truncated(true);
     return answer_.truncated();
   }
+  uint32_t rows() const { return rows_; }
   template <class Row>
   void Count(const Row& row) {
-    --rows_;
+    if (rows_ > 0) --rows_;
     bytes_ += row.ByteSizeLong();
   }
 
@@ -64,22 +67,51 @@ const char* TypeOf(const proto::TaskTemplate& spec) {
   return telemetry::CallKindName(telemetry::CallKindOf(spec.kind()));
 }
 
-void Add(proto::TaskRow row, const proto::StateQuery& query, RowBudget& budget,
-         proto::StateAnswer& answer) {
-  if (!telemetry::FiltersHold(row, query.filters())) return;
-  budget.Count(row);
-  *answer.add_tasks() = std::move(row);
-}
+// Rows as a question wants them: as they come, as many as there is room for, or a page by ids.
+template <class Row>
+class Rows {
+ public:
+  Rows(const proto::StateQuery& query, RowBudget& budget,
+       google::protobuf::RepeatedPtrField<Row>& rows)
+      : budget_(budget),
+        rows_(rows),
+        page_(query.after_id(), budget.rows()),
+        by_id_(query.by_id()) {}
+
+  bool Want(const std::string& id) { return by_id_ ? page_.Wants(id) : !budget_.full(); }
+  bool full() { return !by_id_ && budget_.full(); }
+  void Add(const std::string& id, Row row) {
+    by_id_ ? page_.Add(id, std::move(row)) : Append(std::move(row));
+  }
+  // True: the page has all that there is.
+  bool Finish() {
+    page_.Move([this](Row row) {
+      if (!budget_.full()) Append(std::move(row));
+    });
+    return !page_.more();
+  }
+
+ private:
+  void Append(Row row) {
+    budget_.Count(row);
+    *rows_.Add() = std::move(row);
+  }
+
+  RowBudget& budget_;
+  google::protobuf::RepeatedPtrField<Row>& rows_;
+  telemetry::PageOfRows<Row> page_;
+  const bool by_id_;
+};
 
 // Calls that this process has made and that are not over.
-void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, RowBudget& budget,
-                 proto::StateAnswer& answer) {
+void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, Rows<proto::TaskRow>& rows) {
   const std::string& id_sought = query.id();
   core.owner.tasks.ForEach([&](TaskRecord& task) {
-    if (task.state == TaskState::kFinished || budget.full()) return;
+    if (task.state == TaskState::kFinished || rows.full()) return;
     if (!telemetry::NameMayHold(TaskTable::NameOf(task), query.filters())) return;
     const std::string id = core.owner.tasks.IdOf(task).ToHex();
     if (!id_sought.empty() && id.compare(0, 28, id_sought, 0, 28) != 0) return;
+    if (!rows.Want(id)) return;
     proto::TaskRow row;
     row.set_task_id(id);
     row.set_type(TypeOf(task.spec->spec));
@@ -96,19 +128,20 @@ void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, RowBudget& b
       row.set_worker(lease->worker->process.packed());
     if (task.spec->spec.kind() != proto::TaskTemplate::ACTOR_CREATION)
       row.set_words(core.owner.WordsOf(task));
-    Add(std::move(row), query, budget, answer);
+    if (telemetry::FiltersHold(row, query.filters())) rows.Add(id, std::move(row));
   });
 }
 
 // Those of others that run here.
-void AddRunningCalls(ProcessCore& core, const proto::StateQuery& query, RowBudget& budget,
-                     proto::StateAnswer& answer) {
+void AddRunningCalls(ProcessCore& core, const proto::StateQuery& query,
+                     Rows<proto::TaskRow>& rows) {
   const std::string& id_sought = query.id();
   core.executor.ForEachRunning([&](const CallExecution& call) {
-    const TaskId id = call.task();
-    if ((!id_sought.empty() && id.ToHex() != id_sought) || budget.full()) return;
+    const TaskId task = call.task();
+    const std::string id = task.ToHex();
+    if ((!id_sought.empty() && id != id_sought) || !rows.Want(id)) return;
     proto::TaskRow row;
-    row.set_task_id(id.ToHex());
+    row.set_task_id(id);
     row.set_type(TypeOf(call.spec()));
     row.set_created_unix_ms(telemetry::UnixMs(call.head().created_ms, UnixNow()));
     row.set_parent_sequence(call.head().parent_sequence_bits);
@@ -116,12 +149,12 @@ void AddRunningCalls(ProcessCore& core, const proto::StateQuery& query, RowBudge
     if (began != 0) row.set_begin_unix_ns(began + UnixNow() - MonotonicNow());
     row.set_name(std::string(call.name()));
     row.set_state("RUNNING");
-    row.set_owner(id.maker_bits);
+    row.set_owner(task.maker_bits);
     row.set_job(core.job());
     row.set_attempt(call.attempt());
     if (!call.actor_id.is_nil()) row.set_actor_id(call.actor_id.ToHex());
     row.set_worker(core.self.packed());
-    Add(std::move(row), query, budget, answer);
+    if (telemetry::FiltersHold(row, query.filters())) rows.Add(id, std::move(row));
   });
 }
 
@@ -180,13 +213,13 @@ void AddFunctions(ProcessCore& core, proto::StateAnswer& answer) {
   counts.Move(answer);
 }
 
-void AddObjects(ProcessCore& core, const std::string& id_sought, RowBudget& budget,
-                proto::StateAnswer& answer) {
+void AddObjects(ProcessCore& core, const std::string& id_sought, Rows<proto::ObjectRow>& rows) {
   core.owner.references.ForEach([&](ObjectEntry& object) {
-    if (!object.owned || (!id_sought.empty() && object.id.ToHex() != id_sought)) return;
-    if (budget.full()) return;
-    proto::ObjectRow& row = *answer.add_objects();
-    row.set_object_id(object.id.ToHex());
+    if (!object.owned || rows.full()) return;
+    const std::string id = object.id.ToHex();
+    if ((!id_sought.empty() && id != id_sought) || !rows.Want(id)) return;
+    proto::ObjectRow row;
+    row.set_object_id(id);
     row.set_size_bytes(object.size);
     row.set_where(PlaceOf(object));
     row.set_owner(core.self.packed());
@@ -194,8 +227,22 @@ void AddObjects(ProcessCore& core, const std::string& id_sought, RowBudget& budg
     row.set_task_refs(object.uses);
     if (object.extra)
       row.set_borrowing_nodes(static_cast<uint32_t>(object.extra->borrowers.size()));
-    budget.Count(row);
+    rows.Add(id, std::move(row));
   });
+}
+
+void CountObjects(ProcessCore& core, proto::StateAnswer& answer) {
+  absl::btree_map<std::string_view, proto::CountRow> counts;
+  core.owner.references.ForEach([&](ObjectEntry& object) {
+    if (!object.owned) return;
+    proto::CountRow& row = counts[PlaceOf(object)];
+    row.set_count(row.count() + 1);
+    row.set_bytes(row.bytes() + object.size);
+  });
+  for (auto& [where, row] : counts) {
+    row.set_key(std::string(where));
+    *answer.add_counts() = std::move(row);
+  }
 }
 
 }  // namespace
@@ -205,11 +252,19 @@ proto::StateAnswer AnswerOf(ProcessCore& core, const proto::StateQuery& query) {
   answer.set_request(query.request());
   RowBudget budget(query.limit(), answer);
   if (query.what() == proto::StateQuery::TASKS || query.what() == proto::StateQuery::WHY) {
-    AddOwnCalls(core, query, budget, answer);
-    AddRunningCalls(core, query, budget, answer);
+    Rows<proto::TaskRow> rows(query, budget, *answer.mutable_tasks());
+    AddOwnCalls(core, query, rows);
+    AddRunningCalls(core, query, rows);
+    if (!rows.Finish()) answer.set_truncated(true);
   }
   if (query.what() == proto::StateQuery::FUNCTIONS) AddFunctions(core, answer);
-  if (query.what() == proto::StateQuery::OBJECTS) AddObjects(core, query.id(), budget, answer);
+  if (query.what() == proto::StateQuery::OBJECTS && query.counts_only()) {
+    CountObjects(core, answer);
+  } else if (query.what() == proto::StateQuery::OBJECTS) {
+    Rows<proto::ObjectRow> rows(query, budget, *answer.mutable_objects());
+    AddObjects(core, query.id(), rows);
+    if (!rows.Finish()) answer.set_truncated(true);
+  }
   return answer;
 }
 

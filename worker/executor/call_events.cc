@@ -15,9 +15,11 @@ void CallEvents::Start(CallExecution& call) {
   static std::atomic<uint16_t> threads{0};
   thread_local const uint16_t number = threads.fetch_add(1, std::memory_order_relaxed);
   call.thread = number;
+  writer_->OnRunning(call.thread, {call.began, call.function});
 }
 
 void CallEvents::End(const CallExecution& call, Nanos end) {
+  if (call.began != 0) writer_->OnNotRunning(call.thread, {call.began, call.function});
   const bool succeeded = call.succeeded();
   if (call.group == nullptr && (succeeded || call.discarded))
     return;  // It went back to its owner, or its owner is dead.

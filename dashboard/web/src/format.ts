@@ -15,7 +15,7 @@ export function brief(value: number): string {
   if (size >= 999.5e3) return (value / 1e6).toPrecision(3) + "M";
   if (size >= 9999.5) return (value / 1e3).toPrecision(3) + "k";
   if (size >= 99.5 || Number.isInteger(value)) return count(value);
-  return value.toFixed(size >= 9.95 ? 1 : 2);
+  return String(Number(value.toFixed(size >= 9.95 ? 1 : 2)));
 }
 
 export function bytes(value: number): string {

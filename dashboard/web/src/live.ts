@@ -1,12 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The one event stream of the page: what the cluster does now, some times a second.
 import { computed, signal } from "@preact/signals";
-import { type Amounts, type EventRow, pageVersion, wantsToken } from "./api";
+import { type EventRow, pageVersion, wantsToken } from "./api";
 
 export interface DigestNode {
   node: number;
   unix_ms: number;
-  address: string;
   resources: Record<string, [number, number]>; // Total and available.
   workers: Record<string, number>;
   processes: number;
@@ -67,6 +66,10 @@ export const connection = signal<Connection>("connecting");
 /** When the last digest came. */
 export const heardAt = signal(0);
 export const events = signal<EventRow[]>([]);
+/** Why the dashboard itself hears nothing of the cluster; empty: it does. */
+export const trouble = signal("");
+/** Digests that this page was too slow for. */
+export const skipped = signal(0);
 
 const kKeptEvents = 200;
 const kFirstPauseMs = 500;
@@ -170,7 +173,14 @@ function open(): void {
   source = null;
   if (document.hidden || wantsToken.value) return;
   source = new EventSource(`/api/sheaf/live?lanes=${lanes}`);
-  source.addEventListener("digest", (event) => take(JSON.parse((event as MessageEvent<string>).data) as Digest));
+  const on = <T>(name: string, does: (said: T) => void) =>
+    source!.addEventListener(name, (event) => does(JSON.parse((event as MessageEvent<string>).data) as T));
+  on<Digest>("digest", take);
+  on<{ message: string }>("trouble", (said) => {
+    trouble.value = said.message;
+    if (digest.value !== null) connection.value = "stale";
+  });
+  on<{ events: number }>("skipped", (said) => (skipped.value += said.events));
   source.onerror = () => void retry();
 }
 
@@ -206,10 +216,18 @@ function take(next: Digest): void {
   heardAt.value = Date.now();
   if (next.events.length > 0) addEvents(next.events);
   history.add(next);
-  historyLength.value = history.time.length === 0 ? 0 : history.time[history.time.length - 1]!;
-  digest.value = next;
+  historyLength.value = history.time[history.time.length - 1] ?? 0;
+  digest.value = withLate(next);
   connection.value = "live";
+  trouble.value = "";
   for (const listener of listeners) listener(next);
+}
+
+/** A node that is late is shown as it was. */
+function withLate(next: Digest): Digest {
+  const late = new Set(next.late);
+  const old = digest.value?.nodes.filter((node) => late.has(node.node)) ?? [];
+  return old.length === 0 ? next : { ...next, nodes: [...next.nodes, ...old].sort((a, b) => a.node - b.node) };
 }
 
 export function addEvents(more: EventRow[]): void {
@@ -253,5 +271,3 @@ export function startLive(): void {
 export function used(pair: [number, number] | undefined): number {
   return pair && pair[0] > 0 ? (pair[0] - pair[1]) / pair[0] : 0;
 }
-
-export type { Amounts };

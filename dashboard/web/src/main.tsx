@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { logIn, wantsToken } from "./api";
 import { setTheme, theme, type Theme } from "./colors";
 import { span } from "./format";
-import { connection, digest, heardAt, startLive } from "./live";
+import { connection, digest, heardAt, startLive, trouble } from "./live";
 import { Empty, Page, Problem } from "./parts";
 import { Actor, Actors } from "./pages/actors";
 import { Function, Functions } from "./pages/functions";
@@ -126,7 +126,8 @@ function StaleBanner() {
   if (!stale) return null;
   return (
     <p class="banner" role="alert">
-      The connection is lost. What you see is {span(Math.max(1, (now.value - heardAt.value) / 1000))} old; the page tries again by itself.
+      {trouble.value ? `The dashboard hears nothing of the cluster (${trouble.value}).` : "The connection is lost."} What you see is{" "}
+      {span(Math.max(1, (now.value - heardAt.value) / 1000))} old; the page tries again by itself.
     </p>
   );
 }

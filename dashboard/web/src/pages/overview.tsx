@@ -147,6 +147,8 @@ function FailedTile(props: { nodes: DigestNode[] }) {
   );
 }
 
+const kWorkers: Record<string, string> = { ACTOR: "actors" };
+
 function WorkersTile(props: { nodes: DigestNode[] }) {
   const states: Record<string, number> = {};
   for (const node of props.nodes) {
@@ -155,7 +157,7 @@ function WorkersTile(props: { nodes: DigestNode[] }) {
   const all = Object.values(states).reduce((a, b) => a + b, 0);
   const idle = states["IDLE"] ?? 0;
   const share = (state: string) => (all > 0 ? (states[state] ?? 0) / all : 0);
-  const words = Object.entries(states).map(([state, number]) => `${brief(number)} ${state.toLowerCase()}`);
+  const words = Object.entries(states).map(([state, number]) => `${brief(number)} ${kWorkers[state] ?? state.toLowerCase()}`);
   return (
     <Tile title="Workers" value={brief(all - idle)} unit={`of ${brief(all)} at work`}>
       <Meter
@@ -197,7 +199,7 @@ function CallsCard() {
   void historyLength.value;
   const { time, failed, byName } = history;
   const size = (rates: number[]) => rates.reduce((a, b) => a + b, 0);
-  const names = [...byName.keys()].sort((a, b) => size(byName.get(b)!) - size(byName.get(a)!)).slice(0, 8);
+  const names = [...byName.keys()].filter((name) => size(byName.get(name)!) > 0).sort((a, b) => size(byName.get(b)!) - size(byName.get(a)!)).slice(0, 8);
   const lines = names.map((name) => ({ label: name, color: colorOf(name), values: byName.get(name)! }));
   if (failed.some((rate) => rate > 0)) lines.push({ label: "failed, of any", color: css("--bad"), values: failed });
   const end = time[time.length - 1] ?? 0;

@@ -6,7 +6,7 @@ import { type Bar, Kind, type Lane, Lanes } from "../bars";
 import { LaneCanvas } from "../canvas";
 import { colorOf, dark } from "../colors";
 import { brief, clock, count, duration, percent } from "../format";
-import { connection, digest, onDigest, sum, wantLanes } from "../live";
+import { connection, digest, onDigest, skipped, sum, wantLanes } from "../live";
 import { Card, Empty, Page } from "../parts";
 import { Link, linkTo } from "../router";
 
@@ -96,6 +96,7 @@ export function Stream() {
       <p class="hint">
         A call of 1 ms or more is a rectangle, shorter ones are columns as high as their thread was busy. Red failed, grey was cancelled, pale runs now.
         {leftOut > 0 && ` The busiest threads are shown; ${count(leftOut)} are left out.`}
+        {skipped.value > 0 && ` This page was too slow for ${count(skipped.value)} updates.`}
         {lost() > 0 && ` ${count(lost())} calls were overwritten before their node looked: Functions counts them.`} Keys: space pauses, + and − zoom, arrows
         move.
       </p>
@@ -115,7 +116,7 @@ function edge(): number {
 }
 
 function rowHeightOf(lanes: number): number {
-  return lanes <= 24 ? 22 : lanes <= 64 ? 14 : 8;
+  return lanes <= 10 ? 32 : lanes <= 24 ? 22 : lanes <= 64 ? 14 : 8;
 }
 
 function Legend() {

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,7 +44,8 @@ class CallLanes {
   void AddRunning(const RunningCall& call, uint16_t thread, const TaskHistory::Place& place);
 
   // How much time threads spent in each function within the span, by function.
-  const absl::btree_map<TaskHistory::FunctionKey, Nanos>& busy() const { return busy_; }
+  using Busy = std::map<TaskHistory::FunctionKey, Nanos>;
+  const Busy& busy() const { return busy_; }
   // Writes the busiest lanes, at most `most`, their names, and how many were left out. `to_wall`:
   // wall time less monotonic time.
   void Write(size_t most, Nanos to_wall, proto::NodeDigest& digest) const;
@@ -67,7 +69,8 @@ class CallLanes {
   void WriteBars(const Lane& lane, Names& names, std::string& bars) const;
 
   const Nanos from_, to_;
-  absl::btree_map<TaskHistory::FunctionKey, Nanos> busy_;
+  Busy
+      busy_;  // Calls point at its keys, which therefore must not move, as those of a btree_map do.
   absl::btree_map<std::pair<ProcessId, uint16_t>, Lane> lanes_;
 };
 

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "telemetry/call_lanes.h"
-
 namespace sheaf::telemetry {
 
 namespace {
@@ -35,9 +33,8 @@ void NodeDigests::Count(const Sums& sums, Nanos now) {
     last_.ended[key] = figures.ended[0] + figures.ended[1] + figures.ended[2];
 }
 
-void NodeDigests::AddFunctions(const Sums& sums,
-                               const absl::btree_map<TaskHistory::FunctionKey, Nanos>& busy,
-                               Nanos span, proto::NodeDigest& digest) const {
+void NodeDigests::AddFunctions(const Sums& sums, const CallLanes::Busy& busy, Nanos span,
+                               proto::NodeDigest& digest) const {
   const double counted = static_cast<double>(std::max<Nanos>(1, last_.at - before_.at)) / kSecond;
   std::vector<proto::DigestFunction> functions;
   for (const auto& [key, figures] : sums) {

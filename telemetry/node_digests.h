@@ -10,6 +10,7 @@
 #include "absl/container/btree_map.h"
 #include "base/clock.h"
 #include "proto/raylet.pb.h"
+#include "telemetry/call_lanes.h"
 #include "telemetry/host_figures.h"
 #include "telemetry/task_history.h"
 
@@ -28,8 +29,8 @@ class NodeDigests {
  private:
   using Sums = absl::btree_map<TaskHistory::FunctionKey, FunctionFigures>;
   void Count(const Sums& sums, Nanos now);
-  void AddFunctions(const Sums& sums, const absl::btree_map<TaskHistory::FunctionKey, Nanos>& busy,
-                    Nanos span, proto::NodeDigest& digest) const;
+  void AddFunctions(const Sums& sums, const CallLanes::Busy& busy, Nanos span,
+                    proto::NodeDigest& digest) const;
 
   // How many calls of each function have ended, and when that was counted; the last two times, as
   // several may ask at about the same time.

@@ -1,11 +1,13 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "telemetry/node_digests.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "catch2/catch.hpp"
 #include "telemetry/call_lanes.h"
 #include "telemetry/event_page_for_test.h"
@@ -90,6 +92,25 @@ TEST_CASE("a digest shows each call once, whoever asks how often") {
   CHECK(third.failed() == 1);
   // Another one, who asks for the first time, is told all.
   CHECK(BarsOf(node.Ask(kNow + 2 * kSecond).lanes(0)).size() == 2);
+}
+
+TEST_CASE("each bar has the name of its function, however many functions come between") {
+  Node node;
+  constexpr int kFunctions = 60;  // That come in an order of names which lets maps grow everywhere.
+  const auto name_of = [](int i) {
+    return absl::StrCat("function_with_a_name_of_its_own_", i * 37 % kFunctions);
+  };
+  for (int i = 0; i < kFunctions; ++i) {
+    const Nanos begin = kNow - (kFunctions - i) * 10 * kMillisecond;
+    const uint16_t function = node.worker.FunctionOf(name_of(i), CallKind::kTask);
+    node.worker.Record(EventOf(i + 1, function, begin, begin + 5 * kMillisecond));
+  }
+  const proto::NodeDigest digest = node.Ask(kNow);
+  REQUIRE(digest.lanes_size() == 1);
+  std::vector<Bar> bars = BarsOf(digest.lanes(0));
+  REQUIRE(bars.size() == kFunctions);
+  std::sort(bars.begin(), bars.end(), [](auto& a, auto& b) { return a.begin_us < b.begin_us; });
+  for (int i = 0; i < kFunctions; ++i) CHECK(digest.names(bars[i].name) == name_of(i));
 }
 
 TEST_CASE("who begins behind others is told what they were, and no more") {

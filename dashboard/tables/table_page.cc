@@ -119,32 +119,35 @@ absl::Status Arrange(const PageOptions& options, Listing& table) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> GroupsJson(const Listing& table, const std::string& key) {
-  struct Sum {
-    uint64_t rows = 0, bytes = 0;
-  };
-  SHEAF_ASSIGN_OR_RETURN(const size_t place, PlaceOf(table, key));
-  const absl::StatusOr<size_t> size = PlaceOf(table, "size_bytes");
-  std::map<std::string, Sum> sums;  // By the value's JSON.
-  for (const auto& row : table.rows) {
-    Sum& sum = sums[row[place].json];
-    ++sum.rows;
-    uint64_t bytes = 0;
-    if (size.ok() && absl::SimpleAtoi(row[*size].json, &bytes)) sum.bytes += bytes;
-  }
-  std::vector<std::pair<std::string, Sum>> sorted(sums.begin(), sums.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.second.rows > b.second.rows; });
-  if (sorted.size() > kMaxGroups) sorted.resize(kMaxGroups);
+std::string CountsJson(std::vector<ValueCount> counts) {
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const auto& a, const auto& b) { return a.rows > b.rows; });
+  counts.resize(std::min(counts.size(), kMaxGroups));
   JsonArray groups;
-  for (const auto& [value, sum] : sorted) {
+  for (const ValueCount& count : counts) {
     groups.Add(JsonObject()
-                   .Add("value", value)
-                   .Add("rows", JsonNumber(sum.rows))
-                   .Add("size_bytes", JsonNumber(sum.bytes))
+                   .Add("value", count.value)
+                   .Add("rows", JsonNumber(count.rows))
+                   .Add("size_bytes", JsonNumber(count.size_bytes))
                    .Done());
   }
   return groups.Done();
+}
+
+absl::StatusOr<std::string> CountsOf(const Listing& table, const std::string& key) {
+  SHEAF_ASSIGN_OR_RETURN(const size_t place, PlaceOf(table, key));
+  const absl::StatusOr<size_t> size = PlaceOf(table, "size_bytes");
+  std::map<std::string, ValueCount> sums;
+  for (const auto& row : table.rows) {
+    ValueCount& sum = sums[row[place].json];
+    sum.value = row[place].json;
+    ++sum.rows;
+    uint64_t bytes = 0;
+    if (size.ok() && absl::SimpleAtoi(row[*size].json, &bytes)) sum.size_bytes += bytes;
+  }
+  std::vector<ValueCount> counts;
+  for (auto& [value, sum] : sums) counts.push_back(std::move(sum));
+  return CountsJson(std::move(counts));
 }
 
 }  // namespace sheaf::dashboard

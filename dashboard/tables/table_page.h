@@ -40,8 +40,13 @@ absl::StatusOr<PageOptions> ParsePageOptions(const http::Pairs& query);
 // there is not; the text names those that there are.
 absl::Status Arrange(const PageOptions& options, Listing& table);
 
-// [{"value","rows","size_bytes"}] of the rows by their value of `key`, the most rows first, at most
-// 100 values. kInvalidArgument: as Arrange.
-absl::StatusOr<std::string> GroupsJson(const Listing& table, const std::string& key);
+struct ValueCount {
+  std::string value;  // JSON.
+  uint64_t rows = 0, size_bytes = 0;
+};
+// [{"value","rows","size_bytes"}], the most rows first, at most 100.
+std::string CountsJson(std::vector<ValueCount> counts);
+// The same of the rows of `table`, by their value of `key`. kInvalidArgument: as Arrange.
+absl::StatusOr<std::string> CountsOf(const Listing& table, const std::string& key);
 
 }  // namespace sheaf::dashboard

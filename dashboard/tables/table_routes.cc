@@ -99,6 +99,17 @@ absl::StatusOr<http::Response> Tasks(const AskNode& ask, const http::Request& re
   return http::Response{.body = PageJson(page, answer)};
 }
 
+// Counted where they are, however many there are.
+absl::StatusOr<std::string> ObjectsByPlace(const AskNode& ask) {
+  proto::StateQuery query = ListQuery("objects");
+  query.set_counts_only(true);
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, query));
+  std::vector<ValueCount> counts;
+  for (const proto::CountRow& row : answer.counts())
+    counts.push_back({JsonString(row.key()), row.count(), row.bytes()});
+  return CountsJson(std::move(counts));
+}
+
 template <size_t kind>
 absl::StatusOr<http::Response> List(const AskNode& ask, const http::Request& request) {
   const char* const name = kListKinds[kind];
@@ -108,7 +119,10 @@ absl::StatusOr<http::Response> List(const AskNode& ask, const http::Request& req
   SHEAF_RETURN_IF_ERROR(Arrange(options, table));
   Page page{.total = JsonNumber(uint64_t{table.rows.size()})};
   if (!options.group.empty()) {
-    SHEAF_ASSIGN_OR_RETURN(page.groups, GroupsJson(table, options.group));
+    const bool is_counted =
+        std::string_view(name) == "objects" && options.group == "where" && options.filters.empty();
+    SHEAF_ASSIGN_OR_RETURN(page.groups,
+                           is_counted ? ObjectsByPlace(ask) : CountsOf(table, options.group));
   }
   const size_t begin = std::min(static_cast<size_t>(options.after), table.rows.size());
   const size_t end = std::min(begin + options.limit, table.rows.size());

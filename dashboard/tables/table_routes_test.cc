@@ -33,7 +33,12 @@ struct Fixture {
   absl::StatusOr<proto::StateAnswer> Answer(const proto::StateQuery& query) {
     asked = query;
     proto::StateAnswer answer;
-    if (query.what() == proto::StateQuery::OBJECTS) {
+    if (query.counts_only()) {
+      proto::CountRow& row = *answer.add_counts();
+      row.set_key("store");
+      row.set_count(1'000'000);
+      row.set_bytes(7);
+    } else if (query.what() == proto::StateQuery::OBJECTS) {
       for (uint64_t i = 1; i <= 5; ++i) {
         proto::ObjectRow& row = *answer.add_objects();
         row.set_object_id(absl::StrCat("object-", i));
@@ -107,12 +112,19 @@ TEST_CASE("rows are filtered, ordered and cut into pages by the server") {
 
 TEST_CASE("values are counted, with their bytes") {
   const Fixture fixture;
-  const boost::json::value page = fixture.Json("/api/sheaf/objects?group=where&limit=1");
+  const boost::json::value page = fixture.Json("/api/sheaf/objects?group=owner&limit=1");
   const auto& groups = page.at("groups").as_array();
   REQUIRE(groups.size() == 2);
-  CHECK(groups.at(0).at("value").as_string() == "store");
+  CHECK(groups.at(0).at("value").as_string() == "1.1");
   CHECK(groups.at(0).at("rows").as_int64() == 3);
-  CHECK(groups.at(0).at("size_bytes").as_int64() == 6000);
+  CHECK(groups.at(0).at("size_bytes").as_int64() == 9000);
+  // Where objects are is counted there: of all, not of those that were listed.
+  const boost::json::value places = fixture.Json("/api/sheaf/objects?group=where");
+  CHECK(places.at("groups").as_array().at(0).at("rows").as_int64() == 1'000'000);
+  CHECK(places.at("rows").as_array().size() == 5);
+  const boost::json::value some =
+      fixture.Json("/api/sheaf/objects?group=where&filter=where%3Dspilled");
+  CHECK(some.at("groups").as_array().at(0).at("rows").as_int64() == 2);
 }
 
 TEST_CASE("calls are chosen and counted by their nodes, a page of them at a time") {

@@ -29,6 +29,8 @@ Usage: ./do COMMAND
                            image (built twice and run), units (systemd), scripts (Slurm, SSH), kuberay; results into docs/evidence/deploy.md
   monitoring               a real Prometheus over a real cluster: every metric moves, every panel of deploy/grafana has an answer;
                            the boards against Grafana's types; the alerts; figures go into docs/evidence/monitoring.md
+  page                     build the dashboard's page (dashboard/web) into dashboard/dist, which is committed; wants Node.js 20 and npm
+  browser [CASE]           use the page of a real cluster in Chromium, as people do; its pictures are in build/browser
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
@@ -631,6 +633,37 @@ deploy_figure() {
     sort -u | paste -sd ',' | sed 's/,/, /g'
 }
 
+# The sources of the page and, beside them, the packages that its lock names: npm writes into build/ alone.
+ensure_web_packages() {
+  command -v node >/dev/null && command -v npm >/dev/null || fail "the page is built by Node.js 20 and npm: apt-get install nodejs npm"
+  mkdir -p build/web
+  rm -rf build/web/src
+  cp -R dashboard/web/. build/web/
+  cmp -s dashboard/web/package-lock.json build/web/.installed && return
+  (cd build/web && npm ci --no-audit --no-fund --ignore-scripts) || fail "npm could not install the packages of dashboard/web/package-lock.json"
+  cp dashboard/web/package-lock.json build/web/.installed
+}
+
+page() {
+  step "packages" ensure_web_packages
+  step "types" build/web/node_modules/.bin/tsc --noEmit -p build/web
+  step "page" env -C build/web node build.mjs "$PWD/dashboard/dist"
+  note "$(cat dashboard/dist/* | gzip -9 | wc -c) bytes, compressed"
+}
+
+browser() {
+  command -v chromium >/dev/null || fail "the page is tried in Chromium: apt-get install chromium"
+  step "packages" ensure_web_packages
+  {
+    step "packages" ensure_packages ask
+    step "venv" ensure_venv
+    step "configure" configure build
+    step "build" build_into build sheaf sheaf_python
+  }
+  say "browser"
+  PYTHONPATH=$PWD/build/python:$PWD/tests/python build/venv/bin/python tests/dashboard/browser.py build/web/node_modules build/browser "$@"
+}
+
 soak() {
   step "packages" ensure_packages ask
   step "venv" ensure_venv
@@ -740,6 +773,8 @@ main() {
     peer) peer "$@" ;;
     deploy) deploy "$@" ;;
     monitoring) monitoring ;;
+    page) page ;;
+    browser) browser "$@" ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;
     clean) rm -rf build build-asan build-tsan build-fuzz ;;

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "cli/query.h"
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
 #include "rpc/security/credentials.h"
 
 namespace sheaf::cli {

@@ -21,7 +21,7 @@
 #include "base/text/json.h"
 #include "base/unique_fd.h"
 #include "cli/gcs_control.h"
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
 #include "gcs/row_key.h"
 #include "gcs/storage/sqlite_storage.h"
 

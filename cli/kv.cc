@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text/json.h"
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
 #include "proto/gcs.pb.h"
 
 namespace sheaf::cli {
@@ -50,12 +50,12 @@ int RunKvList(const KvOptions& options) {
   const absl::StatusOr<proto::GcsReply> reply = AskGcs(options, request);
   if (!reply.ok()) return Complain(reply.status());
   const proto::KvListing& listing = reply->kv_listing();
-  Table table{{{"NAMESPACE", "name_space"},
-               {"KEY", "key"},
-               {"SIZE", "bytes"},
-               {"JOBS", "jobs"},
-               {"UPLOADED", "uploaded"}},
-              {}};
+  Listing table{{{"NAMESPACE", "name_space"},
+                 {"KEY", "key"},
+                 {"SIZE", "bytes"},
+                 {"JOBS", "jobs"},
+                 {"UPLOADED", "uploaded"}},
+                {}};
   for (const proto::KvListing::Entry& entry : listing.entries()) {
     std::vector<uint32_t> jobs(entry.owners().begin(), entry.owners().end());
     const bool uploaded = std::erase(jobs, kNoJobYet) != 0;

@@ -27,6 +27,7 @@
 #include "cli/status.h"
 #include "cli/stop.h"
 #include "cli/why.h"
+#include "dashboard/tables/listing.h"
 #include "raylet/entrypoints/entrypoint_guard.h"
 
 namespace sheaf::cli {

@@ -212,9 +212,9 @@ class Node {
 
   absl::Status StartMetrics(metrics::EndpointOptions options) {
     metrics_.SetUserDirectory(session_->path() + "/metrics");
-    SHEAF_ASSIGN_OR_RETURN(endpoint_,
-                           metrics::HttpEndpoint::Start(options, metrics_, own_page_.page(),
-                                                        HealthRoutes(pulse_)));
+    SHEAF_ASSIGN_OR_RETURN(
+        endpoint_,
+        metrics::HttpEndpoint::Start(options, metrics_, own_page_.page(), HealthRoutes(pulse_)));
     metrics_.OnPage(own_page_.page(), true);
     return absl::OkStatus();
   }

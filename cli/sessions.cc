@@ -34,12 +34,12 @@ int RunSessions(const SessionsOptions& options, bool json) {
     if (!settings.ok()) return Complain(settings.status());
     directory = settings->base_directory;
   }
-  Table table{{{"SESSION", "session"},
-               {"STATE", "state"},
-               {"KIND", "kind"},
-               {"STARTED", "started"},
-               {"CLUSTER STATE", "database_bytes"}},
-              {}};
+  Listing table{{{"SESSION", "session"},
+                 {"STATE", "state"},
+                 {"KIND", "kind"},
+                 {"STARTED", "started"},
+                 {"CLUSTER STATE", "database_bytes"}},
+                {}};
   for (const SessionInfo& session : SessionDirectory::List(directory)) {
     table.rows.push_back({TextCell(session.path), TextCell(session.runs ? "RUNNING" : "ENDED"),
                           TextCell(session.has_database ? "head"

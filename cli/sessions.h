@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
 
 namespace sheaf::cli {
 

@@ -28,7 +28,7 @@
 #include "base/text/json.h"
 #include "base/unique_fd.h"
 #include "base/version.h"
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
 #include "shm/attach.h"
 
 namespace sheaf::cli {

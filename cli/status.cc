@@ -10,8 +10,8 @@
 #include "base/ids.h"
 #include "base/text/json.h"
 #include "base/version.h"
-#include "cli/list.h"
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
+#include "dashboard/tables/listing.h"
 #include "shm/attach.h"
 
 namespace sheaf::cli {
@@ -40,14 +40,14 @@ std::string StoreJson(const proto::StoreRow& store) {
 }
 
 // Used and total over the nodes that live, one row a resource.
-Table ResourceTable(const proto::StateAnswer& answer) {
+Listing ResourceTable(const proto::StateAnswer& answer) {
   std::map<std::string, std::pair<int64_t, int64_t>> sums;  // Available, total.
   for (const proto::NodeRow& node : answer.nodes()) {
     if (node.state() == "DEAD") continue;
     for (const auto& [name, amount] : node.total().amounts()) sums[name].second += amount;
     for (const auto& [name, amount] : node.available().amounts()) sums[name].first += amount;
   }
-  Table table{{{"RESOURCE", "resource"}, {"USED", "used"}, {"TOTAL", "total"}}, {}};
+  Listing table{{{"RESOURCE", "resource"}, {"USED", "used"}, {"TOTAL", "total"}}, {}};
   for (const auto& [name, sum] : sums) {
     const int64_t used = sum.second - sum.first;
     table.rows.push_back({TextCell(name),
@@ -58,7 +58,7 @@ Table ResourceTable(const proto::StateAnswer& answer) {
 }
 
 // Resources have a table of their own.
-Table WithoutResources(Table nodes) {
+Listing WithoutResources(Listing nodes) {
   for (size_t c = nodes.columns.size(); c-- > 0;) {
     const std::string_view key = nodes.columns[c].key;
     if (key != "available" && key != "total") continue;
@@ -68,8 +68,8 @@ Table WithoutResources(Table nodes) {
   return nodes;
 }
 
-Table DemandTable(const proto::StateAnswer& answer) {
-  Table table{{{"WAITING", "count"}, {"FOR", "resources"}, {"WHY", "words"}}, {}};
+Listing DemandTable(const proto::StateAnswer& answer) {
+  Listing table{{{"WAITING", "count"}, {"FOR", "resources"}, {"WHY", "words"}}, {}};
   for (const proto::DemandRow& row : answer.demand()) {
     table.rows.push_back(
         {CountCell(row.count()), ResourcesCell(row.resources()), TextCell(row.words())});
@@ -80,8 +80,8 @@ Table DemandTable(const proto::StateAnswer& answer) {
 }  // namespace
 
 std::string StatusText(const proto::StateAnswer& answer) {
-  std::string out = WithoutResources(TableOf("nodes", answer)).Text();
-  const Table resources = ResourceTable(answer);
+  std::string out = WithoutResources(ListingOf("nodes", answer)).Text();
+  const Listing resources = ResourceTable(answer);
   if (!resources.rows.empty()) absl::StrAppend(&out, "\n", resources.Text());
   absl::StrAppend(&out, "\n", StoreLine(answer.store()));
   if (!answer.words().empty()) absl::StrAppend(&out, "Head:    ", Printable(answer.words()), "\n");
@@ -102,7 +102,7 @@ std::string StatusJson(const proto::StateAnswer& answer) {
   JsonArray features;
   for (const std::string& feature : answer.features()) features.Add(JsonString(feature));
   return JsonObject()
-      .Add("nodes", TableOf("nodes", answer).Json())
+      .Add("nodes", ListingOf("nodes", answer).Json())
       .Add("resources", ResourceTable(answer).Json())
       .Add("demand", DemandTable(answer).Json())
       .Add("store", StoreJson(answer.store()))
@@ -127,11 +127,11 @@ std::string MemoryText(const proto::StateAnswer& answer, uint32_t limit) {
                    [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
   std::string out = StoreLine(answer.store());
   if (owners.empty()) return out;
-  Table owner_table{{{"OWNER", "owner"}, {"OBJECTS", "objects"}, {"SIZE", "size_bytes"}}, {}};
+  Listing owner_table{{{"OWNER", "owner"}, {"OBJECTS", "objects"}, {"SIZE", "size_bytes"}}, {}};
   for (const auto& [owner, sum] : owners) {
     owner_table.rows.push_back({ProcessCell(owner), CountCell(sum.objects), BytesCell(sum.bytes)});
   }
-  Table objects = TableOf("objects", answer);
+  Listing objects = ListingOf("objects", answer);
   const size_t all = objects.rows.size();
   if (limit > 0 && all > limit) objects.rows.resize(limit);
   absl::StrAppend(&out, "\n", owner_table.Text(), "\n", objects.Text());
@@ -164,7 +164,7 @@ int RunMemory(const QueryOptions& options, uint32_t limit) {
   std::stable_sort(rows.pointer_begin(), rows.pointer_end(),
                    [](const auto* a, const auto* b) { return a->size_bytes() > b->size_bytes(); });
   if (options.json) {
-    Table objects = TableOf("objects", *answer);
+    Listing objects = ListingOf("objects", *answer);
     const bool cut = limit > 0 && objects.rows.size() > limit;
     if (cut) objects.rows.resize(limit);
     const std::string json = JsonObject()

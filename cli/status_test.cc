@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/ids.h"
-#include "cli/list.h"
+#include "dashboard/tables/listing.h"
 
 namespace sheaf::cli {
 namespace {
@@ -80,7 +80,7 @@ TEST_CASE("memory sums all objects by owner and shows the first rows") {
 TEST_CASE("of what is all lent there is 0") {
   proto::StateAnswer answer = OneNode();
   answer.mutable_nodes(0)->clear_available();
-  CHECK_THAT(TableOf("nodes", answer).Json(),
+  CHECK_THAT(ListingOf("nodes", answer).Json(),
              Contains(R"("available":{"CPU":0},"total":{"CPU":4})"));
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("a task that its owner and its worker report has one row, and runs") {
   answer.mutable_tasks(1)->set_job(3);
   answer.mutable_tasks(1)->set_words("runs, or is next on its worker");
   answer.add_tasks()->set_task_id("t2");
-  const Table table = TableOf("tasks", answer);
+  const Listing table = ListingOf("tasks", answer);
   REQUIRE(table.rows.size() == 2);
   CHECK_THAT(table.Json(), Contains(R"("task_id":"t1","name":"Hold","state":"RUNNING")"));
   CHECK_THAT(table.Json(), Contains(R"("job":3,"actor_id":"",)"));
@@ -113,7 +113,7 @@ TEST_CASE("an ended call has one row, whoever still speaks of it, and says what 
   answer.mutable_tasks(1)->set_end_unix_ns(3'500'000'000);
   answer.mutable_tasks(1)->set_error_type("WorkerCrashed");
   answer.mutable_tasks(1)->set_weight(1);
-  const Table table = TableOf("tasks", answer);
+  const Listing table = ListingOf("tasks", answer);
   REQUIRE(table.rows.size() == 1);
   CHECK_THAT(table.Json(), Contains(R"("state":"FAILED")"));
   CHECK_THAT(table.Json(), Contains(R"("run_ns":2500000000,)"));
@@ -142,12 +142,12 @@ TEST_CASE("each kind of list has a table, and its rows fit its columns") {
   answer.add_events()->set_message("a node joined");
   for (const char* kind : kListKinds) {
     INFO(kind);
-    const Table table = TableOf(kind, answer);
+    const Listing table = ListingOf(kind, answer);
     REQUIRE(table.rows.size() == 1);
     CHECK(table.rows[0].size() == table.columns.size());
   }
   CHECK(
-      TableOf("groups", answer).Json() ==
+      ListingOf("groups", answer).Json() ==
       R"([{"group_id":"g1","name":"","state":"","placement":"","bundles":[{}],"bundle_nodes":[1],"detached":false}])");
 }
 

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/text/json.h"
 #include "base/unique_fd.h"
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
 
 namespace sheaf::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
 #include "base/text/json.h"
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
 
 namespace sheaf::cli {
 

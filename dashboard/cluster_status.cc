@@ -166,6 +166,7 @@ std::string DemandJson(const proto::StateAnswer& demand) {
                    .Add("selectors", SelectorsJson(row.selectors()))
                    .Add("count", JsonNumber(uint64_t{row.count()}))
                    .Add("infeasible", JsonBool(row.infeasible()))
+                   .Add("words", JsonString(row.words()))
                    .Done());
   }
   for (const proto::GroupRow& group : demand.groups()) {

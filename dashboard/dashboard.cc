@@ -7,7 +7,9 @@
 #include "dashboard/cluster_routes.h"
 #include "dashboard/observe/profile_routes.h"
 #include "dashboard/observe/stack_routes.h"
+#include "dashboard/page/page_routes.h"
 #include "dashboard/state_routes.h"
+#include "dashboard/tables/table_routes.h"
 
 namespace sheaf::dashboard {
 
@@ -19,7 +21,9 @@ absl::StatusOr<std::unique_ptr<Dashboard>> Dashboard::Start(DashboardOptions opt
   AddProfileRoutes(router, dashboard->asker_);
   AddStackRoutes(router, dashboard->asker_);
   AddStateRoutes(router, dashboard->asker_);
+  AddTableRoutes(router, dashboard->asker_);
   dashboard->live_.AddRoutes(router);
+  AddPageRoutes(router);
   dashboard->jobs_.AddRoutes(router);
   options.server.login = true;
   SHEAF_ASSIGN_OR_RETURN(dashboard->server_,

@@ -41,6 +41,10 @@ void Router::Add(Route route) {
   routes_.push_back(std::move(route));
 }
 
+void Router::AddPages(Handler handler) {
+  pages_ = {.method = "GET", .pattern = "/", .right = Right::kOpen, .handler = std::move(handler)};
+}
+
 Router::Match Router::Find(std::string_view method,
                            const std::vector<std::string>& segments) const {
   Match match;
@@ -56,6 +60,9 @@ Router::Match Router::Find(std::string_view method,
     if (routes_[i].method == "GET") methods.emplace_back("HEAD");
   }
   match.captures.clear();
+  const bool is_page = pages_.has_value() && wanted == "GET" && methods.empty() &&
+                       (segments.empty() || (segments[0] != "api" && segments[0] != "assets"));
+  if (is_page) match.route = &*pages_;
   match.allow = absl::StrJoin(methods, ", ");
   return match;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,9 @@ class Router {
  public:
   // The first of two routes that fit counts, so fixed ones are added before those with {names}.
   void Add(Route route);
+  // Serves everybody who GETs a path that no route has, unless it begins with /api or /assets: the
+  // pages of a site that finds its own way.
+  void AddPages(Handler handler);
   const std::vector<Route>& routes() const { return routes_; }
 
   struct Match {
@@ -50,6 +54,7 @@ class Router {
  private:
   std::vector<Route> routes_;
   std::vector<std::vector<std::string>> patterns_;  // Of each route, by segments.
+  std::optional<Route> pages_;
 };
 
 }  // namespace sheaf::http

@@ -49,6 +49,25 @@ TEST_CASE("a route is found by method and path, with or without the last slash")
   CHECK(Found("GET", "http://here:1/api/jobs") == "/api/jobs/");
 }
 
+TEST_CASE("pages are at all other paths but those of the API and of files") {
+  Router router;
+  router.Add(
+      {.method = "POST", .pattern = "/jobs", .handler = [](const Request&, const Reply&) {}});
+  router.AddPages([](const Request&, const Reply&) {});
+  const auto is_page = [&](std::string_view method, std::vector<std::string> segments) {
+    const Router::Match match = router.Find(method, segments);
+    CHECK((match.route == nullptr || match.route->right == Right::kOpen));
+    return match.route != nullptr;
+  };
+  CHECK(is_page("GET", {}));
+  CHECK(is_page("HEAD", {"nodes", "2", "more"}));
+  CHECK_FALSE(is_page("POST", {"nodes"}));
+  CHECK_FALSE(is_page("GET", {"jobs"}));  // Of another method alone: 405 tells which.
+  CHECK_FALSE(is_page("GET", {"api"}));
+  CHECK_FALSE(is_page("GET", {"api", "cats"}));
+  CHECK_FALSE(is_page("GET", {"assets", "app.map"}));
+}
+
 TEST_CASE("what fits by its path alone says which methods there are") {
   CHECK(Found("PUT", "/api/jobs/x") == "!GET, HEAD, DELETE");
   CHECK(Found("get", "/api/jobs") == "!GET, HEAD, POST");

@@ -32,8 +32,7 @@ class HttpEndpoint {
   // taken.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const EndpointOptions& options,
                                                              const prometheus::Collectable& source,
-                                                             Page& page,
-                                                             http::Router router = {});
+                                                             Page& page, http::Router router = {});
   // Ends the threads: a few milliseconds, plus what a request takes.
   virtual ~HttpEndpoint() = default;
   virtual uint16_t port() const = 0;

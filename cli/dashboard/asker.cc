@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "cli/list.h"
+#include "dashboard/tables/listing.h"
 
 namespace sheaf::cli {
 

@@ -14,11 +14,11 @@
 #include "base/status_macros.h"
 #include "base/text/json.h"
 #include "cli/dashboard/asker.h"
-#include "cli/table.h"
 #include "dashboard/logs/log_finder.h"
 #include "dashboard/logs/log_tail.h"
 #include "dashboard/process_names.h"
 #include "dashboard/state_rows.h"
+#include "dashboard/tables/cells.h"
 
 namespace sheaf::cli {
 namespace {
@@ -124,12 +124,12 @@ absl::StatusOr<std::vector<Listed>> List(const AskNode& ask, NodeNumber only,
 }
 
 int Print(const std::vector<Listed>& listed, const std::vector<NodeNumber>& late, bool json) {
-  Table table{{{"NODE", "node"},
-               {"NAME", "name"},
-               {"GROUP", "group"},
-               {"SIZE", "size_bytes"},
-               {"WRITTEN", "modified_unix_s"}},
-              {}};
+  Listing table{{{"NODE", "node"},
+                 {"NAME", "name"},
+                 {"GROUP", "group"},
+                 {"SIZE", "size_bytes"},
+                 {"WRITTEN", "modified_unix_s"}},
+                {}};
   for (const Listed& one : listed) {
     table.rows.push_back({IdCell(one.node), TextCell(one.file.name()), TextCell(one.file.group()),
                           BytesCell(one.file.size_bytes()), TimeCell(one.file.modified_unix_s())});

@@ -23,7 +23,6 @@
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "base/version.h"
-#include "cli/list.h"
 #include "cli/observe/redaction.h"
 #include "cli/observe/stack.h"
 #include "cli/observe/tar_file.h"
@@ -31,6 +30,7 @@
 #include "dashboard/observe/gzip.h"
 #include "dashboard/observe/profile_formats.h"
 #include "dashboard/observe/stack_text.h"
+#include "dashboard/tables/listing.h"
 #include "http/get.h"
 #include "shm/attach.h"
 

@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
-#include "cli/table.h"
 #include "dashboard/observe/profile_formats.h"
+#include "dashboard/tables/cells.h"
 
 namespace sheaf::cli {
 

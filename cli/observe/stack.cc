@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
 #include "base/status_macros.h"
-#include "cli/table.h"
 #include "dashboard/observe/stack_routes.h"
 #include "dashboard/observe/stack_text.h"
 #include "dashboard/process_names.h"
+#include "dashboard/tables/cells.h"
 
 namespace sheaf::cli {
 namespace {

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/text/json.h"
 #include "dashboard/logs/log_finder.h"
+#include "dashboard/logs/log_search.h"
 #include "dashboard/process_names.h"
 #include "dashboard/state_table.h"
 
@@ -138,6 +139,7 @@ void AddLogRoutes(http::Router& router, Asker& asker, LogFollower& follower, Nod
                   return http::Response{.body = DataAnswer(*groups)};
                 });
               }});
+  AddLogSearch(router, asker);
   AddRead(router, asker, follower, here, "/api/v0/logs/file", false);
   AddRead(router, asker, follower, here, "/api/v0/logs/stream", true);
 }

@@ -120,6 +120,7 @@ class TwoNodes {
         proto::LogFile& file = *answer.add_log_files();
         file.set_name(key.second);
         file.set_group("raylet");
+        file.set_size_bytes(text.size());
       }
       return answer;
     }
@@ -241,6 +242,39 @@ TEST_CASE("logs of each node are listed and read, wherever the dashboard stands"
   CHECK(fixture.Read("task_id=tried&attempt_number=1") == "first try\n");
   CHECK(fixture.Read("task_id=tried&attempt_number=2&lines=1") == "\x1b[31mthree\x1b[0m\n");
   CHECK(fixture.Read("filename=node.log&lines=0").empty());
+}
+
+TEST_CASE("all logs of a node are searched, and what was not searched is counted") {
+  Fixture fixture;
+  fixture.nodes.Log(2, "a.log", "One error\nnothing\nERROR <two>\n");
+  fixture.nodes.Log(2, "b.log", Lines(0, 100'000) + "the last error has no line feed");
+  fixture.nodes.Log(1, "a.log", "an error of another node\n");
+  const auto search = [&](const std::string& path) {
+    const auto found = http::ParseJson(Fixture::BodyOf(fixture.Ask("/api/sheaf/logs/" + path)));
+    REQUIRE(found.ok());
+    return *found;
+  };
+  const boost::json::value found = search("2?find=eRRor");
+  std::vector<std::string> lines;
+  for (const auto& match : found.at("matches").as_array()) {
+    lines.push_back(absl::StrCat(match.at("file").as_string().c_str(), ": ",
+                                 match.at("line").as_string().c_str()));
+  }
+  CHECK(lines == std::vector<std::string>{"a.log: One error", "a.log: ERROR <two>",
+                                          "b.log: the last error has no line feed"});
+  CHECK(found.at("searched_bytes").as_int64() > 1'000'000);
+  CHECK(found.at("left_out_bytes").as_int64() == 0);
+  CHECK_FALSE(found.at("more").as_bool());
+  // The last ones count.
+  CHECK(search("2?find=line&glob=b.log").at("matches").as_array().size() == 500);
+  CHECK(search("2?find=line&glob=b.log").at("matches").as_array().at(498).at("line").as_string() ==
+        "line 99999");
+  CHECK(search("2?find=line").at("more").as_bool());
+  CHECK(search("2?find=x&glob=a.log").at("matches").as_array().empty());
+  CHECK(StatusOf(fixture.Ask("/api/sheaf/logs/2")) == 400);
+  CHECK(StatusOf(fixture.Ask("/api/sheaf/logs/two?find=x")) == 400);
+  fixture.nodes.Is(2, ErrorKind::kNodeDied);
+  CHECK(StatusOf(fixture.Ask("/api/sheaf/logs/2?find=x")) == 404);
 }
 
 TEST_CASE("what names no log is refused, and says why") {

@@ -13,6 +13,7 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kMaxWhyRows = 3;
+constexpr int kMaxReasons = 32;  // Of one answer: each looks at all leases.
 
 const char* StateName(proto::GroupState::State state) {
   switch (state) {
@@ -121,6 +122,7 @@ void StateRows::FillDemand(StateAsked& asked) const {
     *row.mutable_selectors() = spec.strategy().selectors();
     row.set_count(pending.missing);
     row.set_infeasible(pending.infeasible);
+    if (rows.size() <= kMaxReasons) row.set_words(ReasonOf(pending));
   }
   MergeDemand(rows, asked.answer);
 }

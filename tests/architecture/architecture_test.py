@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """The tree keeps the rules of rules.py, and the check finds violations planted on purpose."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -10,6 +11,7 @@ import measures
 import python_imports
 import ratchets
 import rules
+import web
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LICENCE = f"// {rules.LICENCE}\n"
@@ -42,9 +44,35 @@ class TheTree(unittest.TestCase):
         found = rules.check(ROOT)
         self.assertEqual([], found, "\n" + "\n".join(found))
 
+    def test_keeps_the_rules_of_the_page(self):
+        found = web.check(ROOT)
+        self.assertEqual([], found, "\n" + "\n".join(found))
+
     def test_is_found(self):
         """A check that looks at nothing passes always."""
         self.assertGreater(len(rules.sources(ROOT)), 20)
+
+
+class PlantedViolationsOfThePage(unittest.TestCase):
+    def check(self, text: str) -> list[str]:
+        with tempfile.TemporaryDirectory() as name:
+            write(pathlib.Path(name), {"dashboard/web/src/a.tsx": LICENCE + text})
+            return web.check(pathlib.Path(name))
+
+    def test_text_that_becomes_html(self):
+        self.assertEqual([], self.check("element.textContent = name;\n"))
+        self.assertIn("innerHTML", self.check("element.innerHTML = name;\n")[0])
+        self.assertIn("dangerouslySetInnerHTML", self.check("<p dangerouslySetInnerHTML={x} />")[0])
+
+    def test_what_comes_from_elsewhere(self):
+        self.assertIn("from elsewhere", self.check('fetch("https://cdn.example/a.js");\n')[0])
+        self.assertIn("from elsewhere", self.check('fetch("//cdn.example/a.js");\n')[0])
+
+    def test_packages_of_another_registry(self):
+        lock = {"packages": {"node_modules/a": {"resolved": "https://mirror.example/a.tgz"}}}
+        with tempfile.TemporaryDirectory() as name:
+            write(pathlib.Path(name), {"dashboard/web/package-lock.json": json.dumps(lock)})
+            self.assertIn("mirror.example", web.check(pathlib.Path(name))[0])
 
 
 class PlantedViolations(unittest.TestCase):

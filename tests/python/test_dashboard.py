@@ -142,6 +142,26 @@ def test_listings_say_what_the_cluster_has(head, driver):
     assert summary["total_actors"] == head.listing("actors")["total"]
 
 
+def test_the_page_is_there_and_its_tables_are_those_of_the_command_line(head, driver):
+    status, text = head.ask("/")
+    assert status == 200
+    assert '<script type="module" src="/assets/app.js">' in text
+    assert head.ask("/no/such/page") == (200, text)
+    speaker = Speaker.options(name="Page").remote()
+    sheaf.get(speaker.say.remote("hello"))
+    for kind in ("nodes", "actors", "jobs", "groups", "objects"):
+        listed = json.loads(sheaf_command("list", kind, "--json", "--address", head.session))[kind]
+        status, text = head.ask(f"/api/sheaf/{kind}?limit=1000")
+        assert (status, json.loads(text)["total"]) == (200, len(listed)), text
+        keys = ("node", "actor_id", "job", "group_id", "object_id")
+        names = [[row.get(key) for key in keys] for row in json.loads(text)["rows"]]
+        assert sorted(names, key=str) == sorted(
+            ([row.get(key) for key in keys] for row in listed), key=str
+        )
+    status, text = head.ask("/api/sheaf/actors?filter=name%3Dpage&filter=state!%3DDEAD")
+    assert [row["class_name"] for row in json.loads(text)["rows"]] == ["Speaker"]
+
+
 @pytest.mark.parametrize("asked", RAY_ASKS)
 def test_what_ray_asks_is_answered_with_its_columns(head, driver, asked):
     group = sheaf.util.placement_group([{"CPU": 0.1}], name="group")

@@ -158,11 +158,11 @@ class TaskExecutor {
   std::vector<std::unique_ptr<CallExecution>> spare_;      // Cleared.
   std::vector<std::unique_ptr<ConcurrencyGroup>> groups_;  // The first is the default.
   bool groups_changed_ = false;
-  proto::LeaseBegin lease_;  // Current, or the last; lease 0: none yet.
-  LeaseNumber accepts_ = 0;  // Of the lease whose pushes are taken. 0: it has ended.
-  uint64_t last_push_ = 0;   // Of that lease, that has come.
+  proto::LeaseBegin lease_;       // Current, or the last; lease 0: none yet.
+  LeaseNumber accepts_ = 0;       // Of the lease whose pushes are taken. 0: it has ended.
+  uint64_t last_push_ = 0;        // Of that lease, that has come.
   uint64_t take_back_until_ = 0;  // Its owner wants those up to this one back. 0: it does not.
-  bool returning_ = false;   // The raylet waits for the lease.
+  bool returning_ = false;        // The raylet waits for the lease.
   // Pushes of a lease that has not begun here.
   std::deque<std::pair<ProcessId, std::string>> early_;
   std::deque<std::shared_ptr<CallExecution>> before_construction_;

@@ -10,7 +10,7 @@
 
 #include "proto/raylet.pb.h"
 
-namespace sheaf::cli {
+namespace sheaf {
 
 struct Cell {
   std::string text;  // For people: printable, one line.
@@ -34,7 +34,7 @@ struct Column {
   const char* key;    // "size_bytes".
 };
 
-struct Table {
+struct Listing {
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;  // Each as long as `columns`.
 
@@ -51,4 +51,4 @@ std::string FormatAmount(std::string_view resource, int64_t amount);
 // Control characters become '?': nothing that a user named may steer the terminal of another.
 std::string Printable(std::string_view text);
 
-}  // namespace sheaf::cli
+}  // namespace sheaf

@@ -1,17 +1,17 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
 
 #include <catch2/catch.hpp>
 
 #include "base/ids.h"
 
-namespace sheaf::cli {
+namespace sheaf {
 namespace {
 
 TEST_CASE("columns are as wide as their widest cell, numbers stand at the right") {
-  const Table table{{{"NAME", "name"}, {"SIZE", "size_bytes"}, {"WHERE", "where"}},
-                    {{TextCell("a"), BytesCell(1536), TextCell("store")},
-                     {TextCell("longer"), BytesCell(5), TextCell("disk")}}};
+  const Listing table{{{"NAME", "name"}, {"SIZE", "size_bytes"}, {"WHERE", "where"}},
+                      {{TextCell("a"), BytesCell(1536), TextCell("store")},
+                       {TextCell("longer"), BytesCell(5), TextCell("disk")}}};
   CHECK(table.Text() ==
         "NAME       SIZE  WHERE\n"
         "a       1.5 KiB  store\n"
@@ -22,19 +22,19 @@ TEST_CASE("columns are as wide as their widest cell, numbers stand at the right"
 }
 
 TEST_CASE("a column without a single value is not shown, but stays in the JSON") {
-  const Table table{{{"ID", "id"}, {"DEATH", "death"}}, {{TextCell("x"), TextCell("")}}};
+  const Listing table{{{"ID", "id"}, {"DEATH", "death"}}, {{TextCell("x"), TextCell("")}}};
   CHECK(table.Text() == "ID\nx\n");
   CHECK(table.Json() == R"([{"id":"x","death":""}])");
 }
 
 TEST_CASE("an empty table has its titles, and an empty array") {
-  const Table table{{{"ID", "id"}, {"NAME", "name"}}, {}};
+  const Listing table{{{"ID", "id"}, {"NAME", "name"}}, {}};
   CHECK(table.Text() == "ID  NAME\n");
   CHECK(table.Json() == "[]");
 }
 
 TEST_CASE("characters, not bytes, are counted") {
-  const Table table{
+  const Listing table{
       {{"NAME", "name"}, {"X", "x"}},
       {{TextCell("gr\xC3\xBC\xC3\x9F"), TextCell("1")}, {TextCell("abcd"), TextCell("2")}}};
   CHECK(table.Text() == "NAME  X\ngr\xC3\xBC\xC3\x9F  1\nabcd  2\n");
@@ -86,4 +86,4 @@ TEST_CASE("what is not there is empty for people and null for programs") {
 }
 
 }  // namespace
-}  // namespace sheaf::cli
+}  // namespace sheaf

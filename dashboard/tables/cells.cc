@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "cli/table.h"
+#include "dashboard/tables/cells.h"
 
 #include <time.h>
 
@@ -16,7 +16,7 @@
 #include "base/text/json.h"
 #include "base/utf8.h"
 
-namespace sheaf::cli {
+namespace sheaf {
 namespace {
 
 constexpr double kFixedPoint = 10'000;
@@ -152,7 +152,7 @@ Cell NumbersCell(const std::vector<uint32_t>& numbers) {
   return {absl::StrJoin(numbers, ","), array.Done()};
 }
 
-std::string Table::Text() const {
+std::string Listing::Text() const {
   std::vector<size_t> widths(columns.size(), 0);
   for (const auto& row : rows) {
     for (size_t c = 0; c < columns.size(); ++c) widths[c] = std::max(widths[c], Width(row[c].text));
@@ -183,7 +183,7 @@ std::string Table::Text() const {
   return out;
 }
 
-std::string Table::Json() const {
+std::string Listing::Json() const {
   JsonArray array;
   for (const auto& row : rows) {
     JsonObject object;
@@ -193,4 +193,4 @@ std::string Table::Json() const {
   return array.Done();
 }
 
-}  // namespace sheaf::cli
+}  // namespace sheaf

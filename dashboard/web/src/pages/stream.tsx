@@ -1,0 +1,285 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The task stream: what each thread of each worker runs, as it runs.
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { type Bar, Kind, type Lane, Lanes } from "../bars";
+import { LaneCanvas } from "../canvas";
+import { colorOf, dark } from "../colors";
+import { brief, clock, count, duration, percent } from "../format";
+import { connection, digest, onDigest, skipped, sum, wantLanes } from "../live";
+import { Card, Empty, Page } from "../parts";
+import { Link, linkTo } from "../router";
+
+const kMostLanes = 200;
+const kLanesOfNode = 32;
+const kFinest = 0.25; // Milliseconds a pixel; so is the next.
+const kCoarsest = 100;
+const kNameHeight = 12;
+const kBehindPeriods = 2; // The right edge is so far behind, so that what it passes has arrived.
+
+interface View {
+  paused: boolean;
+  /** The time at the right edge while paused. */
+  right: number;
+  msPerPixel: number;
+}
+
+interface Hover {
+  lane: Lane;
+  bar: Bar | null;
+  x: number;
+  y: number;
+  rightHalf: boolean; // Of the picture: there is room at the left.
+}
+
+export function Stream() {
+  const view = useSignal<View>({ paused: false, right: 0, msPerPixel: 20 });
+  const hover = useSignal<Hover | null>(null);
+  const shown = useSignal<{ lanes: Lane[]; leftOut: number }>({ lanes: [], leftOut: 0 });
+  const nodes = digest.value?.nodes.length ?? 1;
+  const perNode = Math.max(1, Math.min(kLanesOfNode, Math.floor(kMostLanes / Math.max(1, nodes))));
+  useEffect(() => {
+    wantLanes(perNode);
+    return () => wantLanes(0);
+  }, [perNode]);
+  const zoom = (by: number) => {
+    const next = Math.min(kCoarsest, Math.max(kFinest, view.value.msPerPixel * by));
+    view.value = { ...view.value, msPerPixel: next };
+  };
+  const pause = () => (view.value = { ...view.value, paused: !view.value.paused, right: edge() });
+  const pan = (ms: number) => {
+    const right = Math.min(edge(), (view.value.paused ? view.value.right : edge()) + ms);
+    view.value = { ...view.value, paused: true, right };
+  };
+  const keys = (event: KeyboardEvent) => {
+    const by = 100 * view.value.msPerPixel;
+    const does: Record<string, () => void> = {
+      " ": pause,
+      "+": () => zoom(0.5),
+      "=": () => zoom(0.5),
+      "-": () => zoom(2),
+      ArrowLeft: () => pan(-by),
+      ArrowRight: () => pan(by),
+    };
+    if (!does[event.key]) return;
+    event.preventDefault();
+    does[event.key]!();
+  };
+  const { lanes, leftOut } = shown.value;
+  return (
+    <Page
+      title="Task stream"
+      aside={
+        <>
+          <button type="button" aria-pressed={view.value.paused} onClick={pause}>
+            {view.value.paused ? "Go on" : "Pause"}
+          </button>
+          <button type="button" aria-label="Zoom in" onClick={() => zoom(0.5)}>+</button>
+          <button type="button" aria-label="Zoom out" onClick={() => zoom(2)}>−</button>
+        </>
+      }
+    >
+      <Legend />
+      <Card class="flush stream-card">
+        {lanes.length === 0 && (
+          <Empty>
+            {connection.value === "absent"
+              ? "This dashboard has no live figures."
+              : "No worker has run anything since this page was opened."}
+          </Empty>
+        )}
+        <div class="stream" onKeyDown={keys}>
+          <LaneNames lanes={lanes} rowHeight={rowHeightOf(lanes.length)} />
+          <Picture view={view} hover={hover} shown={shown} />
+        </div>
+      </Card>
+      <p class="hint">
+        A call of 1 ms or more is a rectangle, shorter ones are columns as high as their thread was busy. Red failed, grey was cancelled, pale runs now.
+        {leftOut > 0 && ` The busiest threads are shown; ${count(leftOut)} are left out.`}
+        {skipped.value > 0 && ` This page was too slow for ${count(skipped.value)} updates.`}
+        {lost() > 0 && ` ${count(lost())} calls were overwritten before their node looked: Functions counts them.`} Keys: space pauses, + and − zoom, arrows
+        move.
+      </p>
+    </Page>
+  );
+}
+
+function lost(): number {
+  return sum(digest.value?.nodes ?? [], (node) => node.events_lost);
+}
+
+/** The time that the right edge shows now, by the cluster's clock. */
+let clockAhead = 0; // Of ours before the cluster's.
+function edge(): number {
+  const period = digest.value?.period_ms ?? 250;
+  return Date.now() - clockAhead - kBehindPeriods * period;
+}
+
+function rowHeightOf(lanes: number): number {
+  return lanes <= 10 ? 32 : lanes <= 24 ? 22 : lanes <= 64 ? 14 : 8;
+}
+
+function Legend() {
+  const functions = digest.value?.functions ?? [];
+  return (
+    <ul class="legend wide">
+      {functions.slice(0, 12).map((one) => (
+        <li title={one.name}>
+          <i class="swatch" style={{ background: colorOf(one.name) }} />
+          <Link to={linkTo.fn(one.name)}>{one.name}</Link>
+          <em>{brief(one.per_second)}/s</em>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function LaneNames(props: { lanes: Lane[]; rowHeight: number }) {
+  let before = 0;
+  let room = kNameHeight; // Since the last name that is written.
+  return (
+    <ol class="lane-names" style={{ lineHeight: `${props.rowHeight}px` }}>
+      {props.lanes.map((lane) => {
+        const first = lane.node !== before;
+        before = lane.node;
+        room += props.rowHeight;
+        const named = room >= kNameHeight && (props.rowHeight >= kNameHeight || first);
+        if (named) room = 0;
+        return (
+          <li
+            key={lane.key}
+            style={{ height: `${props.rowHeight}px` }}
+            class={first ? "first" : ""}
+            title={`node ${lane.node}, process ${lane.process}, pid ${lane.pid}, thread ${lane.thread}`}
+          >
+            {named && (props.rowHeight < kNameHeight ? `node ${lane.node}` : lane.thread > 0 ? `${lane.process}·${lane.thread}` : lane.process)}
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+function Picture(props: {
+  view: { value: View };
+  hover: { value: Hover | null };
+  shown: { value: { lanes: Lane[]; leftOut: number } };
+}) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const drawing = useRef<LaneCanvas | null>(null);
+  const { view, hover, shown } = props;
+  const now = view.value;
+  useEffect(() => {
+    const drawn = new LaneCanvas(canvas.current!);
+    drawing.current = drawn;
+    const lanes = new Lanes();
+    const right = () => (view.value.paused ? view.value.right : edge());
+    let sawBefore = "";
+    const redraw = () => {
+      const ordered = lanes.ordered(kMostLanes);
+      drawn.rowHeight = rowHeightOf(ordered.length);
+      drawn.msPerPixel = view.value.msPerPixel;
+      drawn.reset(ordered, right());
+      shown.value = { lanes: ordered, leftOut: lanes.leftOut + (lanes.all.size - ordered.length) };
+    };
+    const end = onDigest((next) => {
+      // The smallest lag seen is the difference of the clocks; it may drift.
+      const ahead = Date.now() - next.unix_ms;
+      clockAhead = sawBefore === "" || ahead < clockAhead ? ahead : clockAhead + (ahead - clockAhead) * 0.02;
+      const { fresh, changed } = lanes.add(next);
+      if (changed || sawBefore === "") redraw();
+      else drawn.add(fresh);
+      if (lanes.leftOut !== shown.value.leftOut && !changed) {
+        shown.value = { ...shown.value, leftOut: lanes.leftOut + (lanes.all.size - shown.value.lanes.length) };
+      }
+      sawBefore = "seen";
+    });
+    let looks = "";
+    let frame = requestAnimationFrame(function paint() {
+      frame = requestAnimationFrame(paint);
+      const look = `${view.value.msPerPixel}/${view.value.paused ? view.value.right : ""}/${dark.value}/${canvas.current?.parentElement?.clientWidth}`;
+      if (look !== looks) redraw();
+      looks = look;
+      // Nothing moves while it is paused or stale, but what is still to be drawn.
+      drawn.frame(right(), view.value.paused ? right() : Math.min(edge(), Date.now() - clockAhead));
+    });
+    return () => {
+      cancelAnimationFrame(frame);
+      end();
+    };
+  }, []);
+  const point = (event: MouseEvent) => {
+    const lane = drawing.current?.laneAt(event.offsetY);
+    if (lane === undefined) return (hover.value = null);
+    const right = now.paused ? now.right : edge();
+    const time = right - (canvas.current!.clientWidth - event.offsetX) * now.msPerPixel;
+    const slack = now.msPerPixel;
+    const bar = lane.bars.findLast((one) => one.begin - slack <= time && one.end + slack >= time) ?? null;
+    hover.value = { lane, bar, x: event.offsetX, y: event.offsetY, rightHalf: event.offsetX > canvas.current!.clientWidth / 2 };
+    return undefined;
+  };
+  return (
+    <div class="picture">
+      <canvas
+        ref={canvas}
+        tabIndex={0}
+        role="img"
+        aria-label={`Task stream of ${shown.value.lanes.length} threads. Space pauses, plus and minus zoom, arrows move.`}
+        onMouseMove={point}
+        onMouseLeave={() => (hover.value = null)}
+      />
+      <Axis right={now.paused ? now.right : 0} msPerPixel={now.msPerPixel} />
+      {hover.value && <Tip of={hover.value} />}
+    </div>
+  );
+}
+
+function Axis(props: { right: number; msPerPixel: number }) {
+  const each = [50, 100, 250, 500, 1000, 2000, 5000, 10_000, 20_000].find((ms) => ms / props.msPerPixel >= 90) ?? 20_000;
+  const marks = Array.from({ length: 12 }, (_, i) => i * each);
+  return (
+    <div class="axis" aria-hidden="true">
+      {marks.map((ms) => (
+        <span style={{ right: `${ms / props.msPerPixel}px` }}>
+          {ms === 0 ? (props.right > 0 ? clock(props.right) : "now") : `−${duration(ms * 1e6).replace(".0 ", " ")}`}
+        </span>
+      ))}
+    </div>
+  );
+}
+
+const kOutcomes = ["finished", "failed", "cancelled", "many short calls"];
+
+function Tip(props: { of: Hover }) {
+  const { lane, bar, x, y, rightHalf } = props.of;
+  const call = bar === null ? lane.running[0] : undefined;
+  const side = rightHalf ? { right: `calc(100% - ${x - 14}px)` } : { left: `${x + 14}px` };
+  return (
+    <div class="tip" style={{ ...side, top: `${y + 14}px` }}>
+      {bar && (
+        <>
+          <b>
+            <i class="swatch" style={{ background: colorOf(bar.name) }} /> {bar.name}
+          </b>
+          <div>
+            <span>{kOutcomes[bar.kind] ?? ""}</span>
+            <em>{bar.kind === Kind.column ? `${percent(bar.share)} busy` : duration((bar.end - bar.begin) * 1e6)}</em>
+          </div>
+          <div>
+            <span>at</span>
+            <em>{clock(bar.begin)}</em>
+          </div>
+        </>
+      )}
+      {call && (
+        <div>
+          <span>runs {call.name}</span>
+          <em>since {clock(call.begin)}</em>
+        </div>
+      )}
+      <div class="dim">
+        node {lane.node}, process {lane.process}, pid {lane.pid}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,216 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""./do browser: the page of a real cluster of three nodes under load, used in Chromium by
+tests/dashboard/cases.mjs. That asks this program for what it cannot do itself, a JSON line each."""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import sheaf
+from sheaf.cluster_utils import _program
+from sheaf.util import placement_group
+
+HERE = pathlib.Path(__file__).resolve().parent
+HOSTILE = '<img src=x onerror="document.title=1">\u202eevil\n'
+
+
+@sheaf.remote
+def prepare(ms):
+    end = time.monotonic() + ms / 1000
+    while time.monotonic() < end:
+        sum(range(500))
+
+
+@sheaf.remote
+def blink():
+    return None
+
+
+@sheaf.remote(max_retries=0)
+def breaks(i):
+    print("about to break", i)
+    raise ValueError(f"the value {i} is <b>wrong</b>")
+
+
+@sheaf.remote(num_gpus=3)
+def needs_gpus():
+    pass
+
+
+@sheaf.remote(num_cpus=0)
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def add(self):
+        self.count += 1
+        print("count", self.count, flush=True)
+        return os.getpid()
+
+
+def sheaf_json(*arguments):
+    done = subprocess.run(
+        [_program(), *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "SHEAF_STATE_IN_MEMORY": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Load:
+    """Calls of all kinds, in a thread, until it shall rest."""
+
+    def __init__(self):
+        self.going = threading.Event()
+        self.resting = threading.Event()
+        self.ended = False
+        hostile = sheaf.remote(lambda: None).options(name=HOSTILE)
+        self.hostile = hostile
+        self.counters = [Counter.options(name=f"counter-{i}").remote() for i in range(3)]
+        self.kept = [sheaf.put(bytes(1 << 20)) for _ in range(8)]
+        self.groups = [
+            placement_group([{"CPU": 0.1}, {"CPU": 0.1}], strategy="SPREAD", name="pair"),
+            placement_group([{"CPU": 512}], name="too big"),
+        ]
+        self.waits = [needs_gpus.remote() for _ in range(4)]
+        self.going.set()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.ended:
+            if not self.going.is_set():
+                self.resting.set()
+                self.going.wait(1)
+                continue
+            refs = [prepare.remote(15) for _ in range(12)] + [blink.remote() for _ in range(200)]
+            refs += [counter.add.remote() for counter in self.counters[:2] for _ in range(3)]
+            refs.append(self.hostile.remote())
+            failing = [breaks.remote(i) for i in range(2)]
+            sheaf.get(refs)
+            for ref in failing:
+                try:
+                    sheaf.get(ref)
+                except ValueError:
+                    pass
+
+    def rest(self):
+        self.going.clear()
+        assert self.resting.wait(60), "the load does not come to rest"
+
+    def go_on(self):
+        self.resting.clear()
+        self.going.set()
+
+    def end(self):
+        self.ended = True
+        self.going.set()
+        self.thread.join(60)
+
+
+class Cluster:
+    def __init__(self, directory):
+        common = ["--num-cpus=2", "--object-store-memory=64MiB"]
+        self.sessions = []
+        try:
+            head = sheaf_json(
+                *["start", "--head", f"--dir={directory}/1", "--port=0", "--dashboard-port=0"],
+                *common,
+            )
+            self.sessions.append(head["session"])
+            for i in (2, 3):
+                joins = [f"--address={head['address']}", f"--token-file={directory}/1/token"]
+                started = sheaf_json("start", *joins, f"--dir={directory}/{i}", *common)
+                self.sessions.append(started["session"])
+        except BaseException:
+            self.stop()
+            raise
+        self.url = head["dashboard_url"]
+
+    def stop(self):
+        for session in reversed(self.sessions):
+            subprocess.run([_program(), "stop", "--address", session], timeout=60, check=False)
+
+
+def does(cluster, load):
+    """What the cases may ask for."""
+
+    def kill_actor():
+        pid = sheaf.get(load.counters[2].add.remote())
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def kill_dashboard():
+        mark = cluster.sessions[0].encode()
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                words = pathlib.Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"dashboard" in words and mark in words:
+                os.kill(int(name), signal.SIGKILL)
+
+    return {
+        "rest": load.rest,
+        "go_on": load.go_on,
+        "list": lambda kind, *words: sheaf_json(
+            "list", kind, "--address", cluster.sessions[0], *words
+        ),
+        "infeasible": lambda: load.waits[0].task_id().hex(),
+        "kill_actor": kill_actor,
+        "kill_dashboard": kill_dashboard,
+        "hostile": lambda: HOSTILE,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("packages", help="node_modules of ./do page")
+    parser.add_argument("pictures", help="where screenshots go")
+    parser.add_argument("cases", nargs="*", help="words of the cases to run; all without")
+    parser.add_argument("--minutes", type=float, default=1, help="how long the heap is watched")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="sheaf-browser-") as directory:
+        cluster = Cluster(directory)
+        try:
+            sheaf.init(address=cluster.sessions[0], log_to_driver=False)
+            load = Load()
+            answers = does(cluster, load)
+            told = {
+                "url": cluster.url,
+                "packages": str(pathlib.Path(options.packages).resolve()),
+                "pictures": str(pathlib.Path(options.pictures).resolve()),
+                "cases": options.cases,
+                "minutes": options.minutes,
+            }
+            cases = subprocess.Popen(
+                ["node", str(HERE / "cases.mjs"), json.dumps(told)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for line in cases.stdout:
+                if not line.startswith("?"):
+                    print(line, end="", flush=True)
+                    continue
+                what, *words = json.loads(line[1:])
+                print(json.dumps(answers[what](*words)), file=cases.stdin, flush=True)
+            load.end()
+            return cases.wait(60)
+        finally:
+            sheaf.shutdown()
+            cluster.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

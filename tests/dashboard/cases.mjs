@@ -1,0 +1,342 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What the page shows of a real cluster, and what may be done with it. Started by browser.py, which
+// tells where all is and does what a browser cannot. Every wait ends after a minute.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import http from "node:http";
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+
+const told = JSON.parse(process.argv[2]);
+const require = createRequire(`${told.packages}/`);
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+mkdirSync(told.pictures, { recursive: true });
+
+const kWaitMs = 60_000;
+const kWide = { width: 1280, height: 720 };
+const kNarrow = { width: 390, height: 844 };
+const kPages = ["", "tasks", "stream", "functions", "actors", "nodes", "jobs", "logs", "objects", "groups", "metrics"];
+
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+async function ask(...words) {
+  console.log(`?${JSON.stringify(words)}`);
+  return JSON.parse((await answers.next()).value);
+}
+
+async function until(what, holds) {
+  const end = Date.now() + kWaitMs;
+  for (let last; ; ) {
+    try {
+      const value = await holds();
+      if (value) return value;
+    } catch (error) {
+      last = error;
+    }
+    if (Date.now() > end) throw new Error(`within a minute: ${what}${last ? ` (${last.message})` : ""}`);
+    await new Promise((then) => setTimeout(then, 100));
+  }
+}
+
+const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
+
+/** A page that notes what it may not do: complain, or ask others. */
+async function open(path, { size = kWide, scheme = "light" } = {}) {
+  const context = await browser.newContext({ viewport: size, colorScheme: scheme });
+  const page = await context.newPage();
+  page.setDefaultTimeout(kWaitMs);
+  page.wrong = [];
+  page.on("console", (message) => message.type() === "error" && page.wrong.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => page.wrong.push(`exception: ${error.stack}`));
+  page.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(told.url) && !url.startsWith("data:") && !url.startsWith("blob:")) page.wrong.push(`asks ${url}`);
+  });
+  await page.goto(`${told.url}/${path}`);
+  return page;
+}
+
+async function settled(page) {
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.getByRole("status").getByText("live", { exact: true }).or(page.locator(".menu .state.good")).first().waitFor();
+  await until("nothing loads any more", async () => (await page.locator(".skeleton").count()) === 0);
+}
+
+async function picture(page, name) {
+  await page.screenshot({ path: `${told.pictures}/${name}.png` });
+}
+
+async function violations(page) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  return found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => `${node.html.slice(0, 120)} ${node.any[0]?.message ?? ""}`).join("; ")}`);
+}
+
+/** What sticks out of the page, which must not scroll sideways. */
+function tooWide(page) {
+  return page.evaluate(() => {
+    const room = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth <= room) return [];
+    const out = [...document.querySelectorAll("main *")].filter((one) => one.getBoundingClientRect().right > room && !one.closest(".scroll"));
+    return out.map((one) => `${one.tagName} ${one.className} ${Math.round(one.getBoundingClientRect().right)} ${one.textContent.slice(0, 60)}`);
+  });
+}
+
+const cases = [];
+const test = (name, run) => cases.push([name, run]);
+
+for (const path of kPages) {
+  test(`page ${path || "overview"}: shows the cluster, for everybody, wide and narrow, light and dark`, async () => {
+    for (const [size, scheme, mark] of [[kWide, "light", ""], [kWide, "dark", "-dark"], [kNarrow, "light", "-narrow"]]) {
+      const page = await open(path, { size, scheme });
+      await settled(page);
+      if (path === "" || path === "stream") await page.waitForFunction(() => document.querySelector("canvas") !== null);
+      await page.waitForTimeout(path === "" || path === "stream" ? 4000 : 600); // For the picture: there is more to see.
+      await picture(page, `${path || "overview"}${mark}`);
+      assert.deepEqual(await violations(page), []);
+      assert.deepEqual(await tooWide(page), [], `at ${size.width} pixels`);
+      assert.deepEqual(page.wrong, []);
+      await page.context().close();
+    }
+  });
+}
+
+test("numbers on the screen are those of the command line", async () => {
+  await ask("rest");
+  try {
+    const { functions } = await ask("list", "functions");
+    const { actors } = await ask("list", "actors");
+    const { nodes } = await ask("list", "nodes");
+    const page = await open("functions");
+    await settled(page);
+    for (const one of functions.filter((row) => row.name === "prepare" || row.name === "breaks")) {
+      await page.goto(`${told.url}/functions/${one.name}`);
+      const shown = async (title) => (await page.locator(".facts div", { has: page.locator("dt", { hasText: new RegExp(`^${title}$`) }) }).locator("dd").innerText()).replaceAll(",", "");
+      await until(`${one.name} has the figures of sheaf list`, async () =>
+        Number(await shown("Finished")) === one.finished && Number(await shown("Failed")) === one.failed && Number(await shown("Running")) === one.running);
+    }
+    for (const [path, rows] of [["actors", actors], ["nodes", nodes]]) {
+      await page.goto(`${told.url}/${path}`);
+      await until(`as many ${path} as sheaf list has`, async () => (await page.locator("tbody tr").count()) === rows.length);
+    }
+    assert.deepEqual(page.wrong, []);
+    await page.context().close();
+  } finally {
+    await ask("go_on");
+  }
+});
+
+test("why a call waits that no node can run is read from the page", async () => {
+  const task = await ask("infeasible");
+  const page = await open("tasks?ended=false&filter=name%3Dneeds_gpus");
+  await page.getByRole("link", { name: task.slice(-12) }).click();
+  const why = page.locator(".why");
+  await why.getByText("GPU").waitFor();
+  await picture(page, "why");
+  assert.match(await why.innerText(), /GPU/);
+  await page.goto(told.url);
+  await page.getByText("infeasible").first().waitFor();
+  assert.match(await page.locator(".card", { hasText: "What waits, and why" }).innerText(), /GPU/);
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test("a job is submitted, followed and stopped in the browser", async () => {
+  const page = await open("jobs");
+  await page.getByRole("button", { name: "Submit a job…" }).click();
+  const id = `from-the-page-${Date.now()}`;
+  await page.getByLabel("Command").fill(`python3 -uc "import time\nfor i in range(1000): print('line', i, flush=True); time.sleep(0.2)"`);
+  await page.getByLabel("Id").fill(id);
+  await picture(page, "submit");
+  await page.getByRole("button", { name: "Submit", exact: true }).click();
+  await page.getByRole("heading", { name: `Job ${id}` }).waitFor();
+  await page.getByRole("log").getByText("line 3", { exact: true }).waitFor();
+  await picture(page, "job");
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("button", { name: "Stop…" }).click();
+  await page.getByRole("button", { name: "Stop the job" }).click();
+  await page.locator(".facts .state", { hasText: "stopped" }).waitFor();
+  await page.locator(".card-head .state", { hasText: "ended" }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test("a killed worker's death is seen within two seconds", async () => {
+  const page = await open("");
+  await settled(page);
+  const deaths = page.locator(".events li", { hasText: "Counter" });
+  const before = await deaths.count();
+  await ask("kill_actor");
+  const began = Date.now();
+  await until("the death is among the events", async () => (await deaths.count()) > before);
+  const took = Date.now() - began;
+  assert.ok(took < 2000, `after ${took} ms`);
+  await page.goto(`${told.url}/actors?filter=state%3DDEAD`);
+  await page.locator("tbody tr", { hasText: "counter-2" }).waitFor();
+  await picture(page, "death");
+  await page.context().close();
+});
+
+test("names that look like HTML are text", async () => {
+  const hostile = await ask("hostile");
+  const page = await open("functions");
+  await settled(page);
+  await page.getByText(hostile.split("\u202e")[0]).first().waitFor();
+  await page.goto(`${told.url}/functions/${encodeURIComponent(hostile)}`);
+  await page.getByRole("heading", { level: 1 }).getByText("<img").waitFor();
+  await picture(page, "hostile");
+  assert.equal(await page.locator("main img").count(), 0);
+  assert.match(await page.title(), /Sheaf/);
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test("an unknown page, call, node or job says that there is none", async () => {
+  for (const path of ["cats", "nodes/99", "nodes/x", "tasks/0123", "actors/12", "functions/none", "tasks/a/b", "jobs/none"]) {
+    const page = await open(path);
+    await page.getByText(/There is no|No function of this name|does not exist/).first().waitFor();
+    // A browser notes each 404 by itself.
+    assert.deepEqual(page.wrong.filter((one) => !one.includes("404")), []);
+    await page.context().close();
+  }
+});
+
+test("the keyboard alone leads everywhere", async () => {
+  const page = await open("");
+  await settled(page);
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "To the content");
+  const reach = async (name) => {
+    for (let i = 0; i < 60; ++i) {
+      await page.keyboard.press("Tab");
+      if ((await page.evaluate(() => document.activeElement.textContent.trim())) === name) return page.keyboard.press("Enter");
+    }
+    throw new Error(`${name} is not reached`);
+  };
+  await reach("Tasks");
+  await page.getByRole("heading", { level: 1, name: "Tasks" }).waitFor();
+  await settled(page);
+  await page.keyboard.press("/");
+  await page.keyboard.type("name=prepare");
+  await page.keyboard.press("Enter");
+  await until("only prepare is left", async () => {
+    const names = await page.locator("tbody .name").allInnerTexts();
+    return names.length > 0 && names.every((name) => name.trim() === "prepare");
+  });
+  assert.match(page.url(), /filter=name%3Dprepare/);
+  await page.goto(`${told.url}/stream`);
+  const canvas = page.locator(".picture canvas");
+  await canvas.focus();
+  await page.keyboard.press(" ");
+  await page.getByRole("button", { name: "Go on" }).waitFor();
+  await page.keyboard.press("+");
+  await page.keyboard.press("ArrowLeft");
+  await picture(page, "stream-paused");
+  await page.keyboard.press(" ");
+  await page.getByRole("button", { name: "Pause" }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test("tables come as JSON and as a command line", async () => {
+  const page = await open("actors?filter=state%3DALIVE&order=name");
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await settled(page);
+  const copied = async (name) => {
+    await page.getByRole("button", { name, exact: true }).click();
+    return page.evaluate(() => navigator.clipboard.readText());
+  };
+  const rows = JSON.parse(await copied("JSON"));
+  assert.ok(rows.length > 0 && rows.every((row) => row.state === "ALIVE"));
+  assert.match(await copied("CLI"), /^sheaf list actors --json \| jq '/);
+  assert.equal(await copied("Link"), page.url());
+  await page.context().close();
+});
+
+/** A page of another port: it can send what any page can. */
+async function foreign(run) {
+  const server = http.createServer((_request, response) => response.end("<title>elsewhere</title>"));
+  await new Promise((then) => server.listen(0, "127.0.0.1", then));
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  try {
+    await page.goto(`http://127.0.0.1:${server.address().port}/`);
+    return await run(page);
+  } finally {
+    await context.close();
+    server.close();
+  }
+}
+
+test("a page from elsewhere changes nothing and reads nothing", async () => {
+  const before = (await (await fetch(`${told.url}/api/jobs`)).json()).length;
+  const read = await foreign((page) =>
+    page.evaluate(async (url) => {
+      await fetch(`${url}/api/jobs`, { method: "POST", mode: "no-cors", body: JSON.stringify({ entrypoint: "echo stolen" }) }).catch(() => null);
+      await fetch(`${url}/api/sheaf/nodes/2/drain`, { method: "POST", mode: "no-cors" }).catch(() => null);
+      return fetch(`${url}/api/sheaf/nodes`).then((answer) => answer.text(), () => "refused");
+    }, told.url),
+  );
+  assert.equal(read, "refused");
+  assert.equal((await (await fetch(`${told.url}/api/jobs`)).json()).length, before);
+  const { nodes } = await ask("list", "nodes");
+  assert.ok(nodes.every((node) => node.state === "ALIVE"));
+});
+
+test("a Host that is not ours is refused", async () => {
+  const { hostname, port } = new URL(told.url);
+  const status = await new Promise((then, fail) => {
+    http.get({ host: hostname, port, path: "/api/sheaf/nodes", headers: { Host: `rebound.example:${port}` } }, (answer) => then(answer.statusCode)).on("error", fail);
+  });
+  assert.equal(status, 403);
+});
+
+test("a dashboard that is killed is missed, and the next one found", async () => {
+  const page = await open("");
+  await settled(page);
+  const gone = page.getByRole("alert").getByText("The connection is lost.").waitFor();
+  await ask("kill_dashboard");
+  await gone;
+  await until("the page is live again", async () => (await page.getByRole("alert").count()) === 0);
+  await settled(page);
+  await page.context().close();
+});
+
+test("the heap stays as it is", async () => {
+  const page = await open("stream");
+  await settled(page);
+  const client = await page.context().newCDPSession(page);
+  await client.send("HeapProfiler.enable");
+  const heap = async () => {
+    await client.send("HeapProfiler.collectGarbage");
+    return (await client.send("Runtime.getHeapUsage")).usedSize;
+  };
+  // The page keeps two minutes of bars: the first part of the time fills that.
+  await page.waitForTimeout(told.minutes * 30_000);
+  const middle = await heap();
+  await page.waitForTimeout(told.minutes * 30_000);
+  const end = await heap();
+  assert.ok(end < middle * 1.5 + 4e6, `${middle} bytes, then ${end}`);
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+let failed = 0;
+for (const [name, run] of cases) {
+  if (told.cases.length > 0 && !told.cases.some((word) => name.includes(word))) continue;
+  const began = Date.now();
+  try {
+    await run();
+    console.log(`ok      ${name} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED  ${name}\n${error.stack}`);
+    for (const context of browser.contexts()) {
+      for (const page of context.pages()) await picture(page, `failed-${failed}`).catch(() => undefined);
+      await context.close();
+    }
+  }
+}
+await browser.close();
+console.log(failed === 0 ? "all passed" : `${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);

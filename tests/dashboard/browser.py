@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -122,6 +123,7 @@ class Cluster:
     def __init__(self, directory):
         common = ["--num-cpus=2", "--object-store-memory=64MiB"]
         self.sessions = []
+        self.beyond = None
         try:
             head = sheaf_json(
                 *["start", "--head", f"--dir={directory}/1", "--port=0", "--dashboard-port=0"],
@@ -136,8 +138,25 @@ class Cluster:
             self.stop()
             raise
         self.url = head["dashboard_url"]
+        self.token_file = f"{directory}/1/token"
+
+    def serve_beyond(self):
+        """The URL and the token of a dashboard that others may reach."""
+        token = f"--token-file={self.token_file}"
+        where = ["--address", self.sessions[0], "--host=0.0.0.0", "--port=0", token]
+        self.beyond = subprocess.Popen(
+            [_program(), "dashboard", *where], stdout=subprocess.PIPE, text=True
+        )
+        port = re.search(r":(\d+)\b(?!.*:\d)", self.beyond.stdout.readline()).group(1)
+        said = subprocess.run(
+            [_program(), "token", "--http", token], capture_output=True, text=True, timeout=60
+        )
+        return f"http://127.0.0.1:{port}", said.stdout.strip()
 
     def stop(self):
+        if self.beyond is not None:
+            self.beyond.terminate()
+            self.beyond.wait(60)
         for session in reversed(self.sessions):
             subprocess.run([_program(), "stop", "--address", session], timeout=60, check=False)
 
@@ -170,6 +189,7 @@ def does(cluster, load):
         "kill_actor": kill_actor,
         "kill_dashboard": kill_dashboard,
         "hostile": lambda: HOSTILE,
+        "serve_beyond": cluster.serve_beyond,
     }
 
 

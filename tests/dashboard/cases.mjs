@@ -41,7 +41,7 @@ async function until(what, holds) {
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
 
 /** A page that notes what it may not do: complain, or ask others. */
-async function open(path, { size = kWide, scheme = "light" } = {}) {
+async function open(path, { size = kWide, scheme = "light", at = told.url } = {}) {
   const context = await browser.newContext({ viewport: size, colorScheme: scheme });
   const page = await context.newPage();
   page.setDefaultTimeout(kWaitMs);
@@ -50,9 +50,9 @@ async function open(path, { size = kWide, scheme = "light" } = {}) {
   page.on("pageerror", (error) => page.wrong.push(`exception: ${error.stack}`));
   page.on("request", (request) => {
     const url = request.url();
-    if (!url.startsWith(told.url) && !url.startsWith("data:") && !url.startsWith("blob:")) page.wrong.push(`asks ${url}`);
+    if (!url.startsWith(at) && !url.startsWith("data:") && !url.startsWith("blob:")) page.wrong.push(`asks ${url}`);
   });
-  await page.goto(`${told.url}/${path}`);
+  await page.goto(`${at}/${path}`);
   return page;
 }
 
@@ -299,6 +299,27 @@ test("a dashboard that is killed is missed, and the next one found", async () =>
   await gone;
   await until("the page is live again", async () => (await page.getByRole("alert").count()) === 0);
   await settled(page);
+  await page.context().close();
+});
+
+test("from elsewhere one logs in with the token, and may only look", async () => {
+  const [url, token] = await ask("serve_beyond");
+  const page = await open("", { at: url });
+  const field = page.getByLabel("Token");
+  await field.fill("wrong");
+  await page.getByRole("button", { name: "Show the cluster" }).click();
+  await page.getByRole("alert").getByText("The token is wrong.").waitFor();
+  await picture(page, "login");
+  assert.deepEqual(await violations(page), []);
+  await field.fill(token);
+  await page.getByRole("button", { name: "Show the cluster" }).click();
+  await settled(page);
+  await page.goto(`${url}/jobs`);
+  await page.getByRole("button", { name: "Submit a job…" }).click();
+  await page.getByLabel("Command").fill("echo no");
+  await page.getByRole("button", { name: "Submit", exact: true }).click();
+  await page.getByRole("alert").getByText("Pages can only look here").waitFor();
+  assert.deepEqual(page.wrong.filter((one) => !/status of 40[13]/.test(one)), []);
   await page.context().close();
 });
 

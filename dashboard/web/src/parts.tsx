@@ -105,11 +105,22 @@ export function Problem(props: { of: unknown }) {
   );
 }
 
+async function toClipboard(text: string): Promise<void> {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  // Browsers give no clipboard to what comes over plain HTTP from another machine.
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
 /** Puts `text` on the clipboard and says so. */
 export function Copy(props: { label: string; text: () => string; title?: string }) {
   const done = useSignal(false);
   const copy = async () => {
-    await navigator.clipboard.writeText(props.text());
+    await toClipboard(props.text());
     done.value = true;
     setTimeout(() => (done.value = false), 1500);
   };

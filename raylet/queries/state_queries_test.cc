@@ -428,7 +428,7 @@ SCENARIO("each node is asked for its digest with its own cursor, and one that is
   proto::StateAnswer answer;
   answer.set_request(asked[0].request());
   answer.add_digests()->set_node(2);
-  node.Send(RayletOf(2), FrameKind::kStateAnswer, answer);
+  node.FromNode(2, FrameKind::kStateAnswer, answer);
   node.Advance(350 * kMillisecond);
   const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
   REQUIRE(answers.size() == 1);

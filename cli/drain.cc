@@ -29,16 +29,45 @@ absl::StatusOr<NodeNumber> NodeOf(const DrainOptions& options) {
   return absl::UnavailableError(absl::StrCat(self.session, ": the node has no number yet"));
 }
 
-// What the cluster says of `node`. "DEAD" also when nobody remembers it.
+// What the cluster says of `node`. "DEAD" also when nobody remembers it. kUnavailable: the GCS, which
+// knows, does not answer now.
 absl::StatusOr<std::string> StateOf(const QueryOptions& options, NodeNumber node) {
   proto::StateQuery query;
   query.set_what(proto::StateQuery::NODES);
   const absl::StatusOr<proto::StateAnswer> answer = Ask(options, query);
   if (!answer.ok()) return answer.status();
+  if (!answer->error().empty()) return absl::UnavailableError(answer->error());
   for (const proto::NodeRow& row : answer->nodes()) {
     if (row.node() == node) return row.state();
   }
+  if (answer->truncated()) {
+    return absl::UnavailableError(
+        absl::StrCat("the GCS does not answer: what runs on node ", node, " is not known"));
+  }
   return "DEAD";
+}
+
+// Says that `node` shall take no new work. kInternal: it is refused. kUnavailable: the GCS, or the
+// node that is asked, is away.
+absl::Status Order(const QueryOptions& options, NodeNumber node) {
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::DRAIN);
+  query.set_id(absl::StrCat(node));
+  const absl::StatusOr<proto::StateAnswer> answer = Ask(options, query);
+  if (!answer.ok()) return answer.status();
+  if (answer->error().empty()) return absl::OkStatus();
+  return answer->truncated() ? absl::UnavailableError(answer->error())
+                             : absl::InternalError(answer->error());
+}
+
+int ComplainOfTime(NodeNumber node, const absl::Status& last) {
+  const std::string why =
+      last.ok() ? absl::StrCat("work runs on node ", node,
+                               " even now; sheaf list workers shows it, and sheaf stop on that "
+                               "node ends it")
+                : std::string(last.message());
+  Complain(absl::DeadlineExceededError(why));
+  return kTimedOut;
 }
 
 bool NothingRuns(const std::string& state) { return state == "DRAINED" || state == "DEAD"; }
@@ -62,30 +91,30 @@ void Print(bool json, NodeNumber node, const std::string& state) {
 int RunDrain(const DrainOptions& options) {
   const absl::StatusOr<NodeNumber> node = NodeOf(options);
   if (!node.ok()) return Complain(node.status());
-  proto::StateQuery query;
-  query.set_what(proto::StateQuery::DRAIN);
-  query.set_id(absl::StrCat(*node));
-  const absl::StatusOr<proto::StateAnswer> answer = Ask(options.query, query);
-  if (!answer.ok()) return Complain(answer.status());
-  if (!answer->error().empty()) {
-    Complain(absl::InternalError(answer->error()));
-    return kNotThere;
-  }
   const Nanos deadline = Deadline(MonotonicNow(), options.wait.value_or(0));
+  // Who waits does so for a GCS that is away, too: it may be started anew just then.
+  absl::Status last;
+  bool ordered = false;
   while (true) {
-    const absl::StatusOr<std::string> state = StateOf(options.query, *node);
-    if (!state.ok()) return Complain(state.status());
-    if (!options.wait.has_value() || NothingRuns(*state)) {
-      Print(options.query.json, *node, *state);
-      return kDone;
+    if (!ordered) {
+      last = Order(options.query, *node);
+      ordered = last.ok();
+      const bool may_pass = absl::IsUnavailable(last) || absl::IsDeadlineExceeded(last);
+      if (!ordered && !(may_pass && options.wait.has_value())) {
+        const int code = Complain(last);
+        return absl::IsInternal(last) || absl::IsUnavailable(last) ? kNotThere : code;
+      }
     }
-    if (MonotonicNow() >= deadline) {
-      Complain(absl::DeadlineExceededError(
-          absl::StrCat("work runs on node ", *node,
-                       " even now; sheaf list workers shows it, and sheaf "
-                       "stop on that node ends it")));
-      return kTimedOut;
+    if (ordered) {
+      const absl::StatusOr<std::string> state = StateOf(options.query, *node);
+      if (!state.ok() && !options.wait.has_value()) return Complain(state.status());
+      if (state.ok() && (!options.wait.has_value() || NothingRuns(*state))) {
+        Print(options.query.json, *node, *state);
+        return kDone;
+      }
+      last = state.ok() ? absl::OkStatus() : state.status();
     }
+    if (MonotonicNow() >= deadline) return ComplainOfTime(*node, last);
     const timespec pause{0, kLookAgain};
     nanosleep(&pause, nullptr);
   }

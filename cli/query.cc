@@ -136,7 +136,7 @@ absl::StatusOr<proto::StateAnswer> KeptNode::Ask(const proto::StateQuery& query,
   }
   // A late answer would be taken for that of the next question, so this connection is not kept.
   const Nanos left = timeout - (MonotonicNow() - begin);
-  if (!kept || left <= 0 || absl::IsDeadlineExceeded(answer.status())) return answer;
+  if (!kept || left <= 0 || !absl::IsUnavailable(answer.status())) return answer;
   return Ask(query, left);
 }
 

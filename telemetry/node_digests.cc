@@ -73,7 +73,7 @@ void NodeDigests::Fill(const proto::StateQuery& query, TaskHistory& history, con
   const proto::DigestCursor cursor =
       query.cursors_size() == 0 ? proto::DigestCursor() : query.cursors(0);
   // Whatever an asker says: neither of the future, nor of so long ago that bars could not say it.
-  const Nanos from = cursor.at_ns() <= 0 || cursor.at_ns() > now
+  const Nanos from = cursor.at_ns() <= 0 || cursor.at_ns() >= now
                          ? now - kFirstSpan
                          : std::max<Nanos>(cursor.at_ns(), now - kFirstSpan);
   CallLanes lanes(from, now);

@@ -30,11 +30,11 @@ bool FiltersHold(const proto::TaskRow& row,
   });
 }
 
-bool NameMayHold(std::string_view name,
-                 const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters) {
+bool MayHold(std::string_view key, std::string_view value,
+             const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters) {
   return std::all_of(filters.begin(), filters.end(), [&](const proto::StateFilter& filter) {
-    if (filter.key() != "name") return true;
-    const absl::string_view text(name.data(), name.size());
+    if (filter.key() != key) return true;
+    const absl::string_view text(value.data(), value.size());
     return absl::EqualsIgnoreCase(text, filter.value()) != filter.not_equal();
   });
 }

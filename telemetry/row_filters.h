@@ -14,10 +14,10 @@ namespace sheaf::telemetry {
 bool FiltersHold(const proto::TaskRow& row,
                  const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters);
 
-// The same of a row of which only the name is known yet: false where FiltersHold will be, whatever
-// else is in it.
-bool NameMayHold(std::string_view name,
-                 const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters);
+// The same of a row of which only one field is known yet: false where FiltersHold will be, whatever
+// else is in it. A row costs more than its fields.
+bool MayHold(std::string_view key, std::string_view value,
+             const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters);
 
 // The time, in milliseconds since 1970, whose last 32 bits are `ms` (Clock::CoarseUnixMs) and that is
 // next to `near`, a wall time. 0: 0.

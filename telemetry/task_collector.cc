@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <string>
@@ -91,11 +92,11 @@ void TaskCollector::Ask(proto::StateQuery query, uint32_t limit,
       history_.AddFunctions(answer);
     } else if (query.what() == proto::StateQuery::DIGEST) {
       const Nanos now = MonotonicNow();
-      digests_.Fill(query, history_, LastHost(), now, UnixNow() - now, *answer.add_digests());
+      digests_.Fill(query, history_, LastHost(), now, ToWall(), *answer.add_digests());
     } else if (query.what() == proto::StateQuery::PROFILE) {
-      profile_.AddProfile(query, limit, UnixNow() - MonotonicNow(), answer);
+      profile_.AddProfile(query, limit, ToWall(), answer);
     } else {
-      history_.AddTasks(query, limit, UnixNow() - MonotonicNow(), answer);
+      history_.AddTasks(query, limit, ToWall(), answer);
     }
     done(std::move(answer));
   });
@@ -149,6 +150,15 @@ void TaskCollector::AddSeries(const proto::StateQuery& query, proto::StateAnswer
     row.set_cpus(figures->second.cpus);
     row.set_memory_bytes(figures->second.memory_bytes);
   }
+}
+
+// The same in each answer, unless the clock was set: a page of calls begins where the one before
+// ended, by their times, and two readings of two clocks differ by some nanoseconds.
+Nanos TaskCollector::ToWall() {
+  constexpr Nanos kSet = 5 * kMillisecond;
+  const Nanos now = UnixNow() - MonotonicNow();
+  if (std::abs(now - to_wall_) > kSet) to_wall_ = now;
+  return to_wall_;
 }
 
 bool TaskCollector::Read() {

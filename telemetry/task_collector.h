@@ -54,6 +54,7 @@ class TaskCollector {
   using Step = std::function<void()>;
   void Push(Step step);
   bool Read();
+  Nanos ToWall();
   void Run();
   void LookAtHost(Nanos now);
   void AddSeries(const proto::StateQuery& query, proto::StateAnswer& answer) const;
@@ -62,6 +63,7 @@ class TaskCollector {
   TaskHistory history_;
   ProfileHistory profile_;
   NodeDigests digests_;
+  Nanos to_wall_ = 0;  // Wall time less monotonic time, as answers have it.
   absl::btree_map<ProcessId, std::shared_ptr<Mapping>> segments_;
   absl::btree_map<ProcessId, int32_t> pids_;
   const std::unique_ptr<HostFigures> host_;

@@ -136,7 +136,23 @@ void TaskHistory::AddTasks(const proto::StateQuery& query, uint32_t limit, Nanos
   };
   std::vector<Found> found;
   found.reserve(size());
+  const bool by_id =
+      !query.id().empty() || std::any_of(query.filters().begin(), query.filters().end(),
+                                         [](const auto& one) { return one.key() == "task_id"; });
+  // Before its row is made: there are hundreds of thousands.
+  const auto may_match = [&](const Ended& call) {
+    if (by_id) {
+      const std::string id = call.event.task.ToHex();
+      if (!absl::StartsWith(id, query.id()) || !MayHold("task_id", id, query.filters()))
+        return false;
+    }
+    return query.filters().empty() ||
+           (MayHold("name", call.place->function, query.filters()) &&
+            MayHold("state", OutcomeName(call.event.outcome), query.filters()) &&
+            MayHold("type", CallKindName(call.place->kind), query.filters()));
+  };
   const auto find = [&](const Ended& call, const std::string* text) {
+    if (!may_match(call)) return;
     if (query.ended_before_ns() == 0 || call.event.end + to_wall < query.ended_before_ns())
       found.push_back({call.event.end, &call, text});
   };

@@ -2,11 +2,14 @@
 #include "dashboard/live/live_feed.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <utility>
 
+#include "absl/container/btree_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/text/json.h"
 #include "dashboard/live/digest_json.h"
 
@@ -15,7 +18,7 @@ namespace {
 
 constexpr uint32_t kMostLanes = 32;
 constexpr uint32_t kEventsShown = 50;
-constexpr Nanos kEventsPeriod = kSecond;
+constexpr Nanos kEventsPeriod = kSecond, kEventsPeriodWithoutGcs = 10 * kSecond;
 constexpr Nanos kPatience = 800 * kMillisecond;  // With nodes; the others are shown in time.
 constexpr Nanos kAskTime = 5 * kSecond;
 constexpr uint16_t kGoingAway = 1001;
@@ -75,7 +78,9 @@ void LiveFeed::Add(std::shared_ptr<http::Stream> stream, uint32_t lanes) {
 absl::StatusOr<proto::StateAnswer> LiveFeed::AskDigests(uint32_t lanes, bool from_the_start) {
   proto::StateQuery query;
   query.set_what(proto::StateQuery::DIGEST);
-  query.set_lanes(lanes);
+  // However many are wanted: a thousand nodes have no room for 32 of each.
+  const int most = std::max(1, kMostLanesInAll / std::max(1, nodes_));
+  query.set_lanes(nodes_ == 0 ? 0 : std::min(lanes, static_cast<uint32_t>(most)));
   query.set_patience_ms(kPatience / kMillisecond);
   *query.mutable_cursors() = cursors_;
   if (from_the_start) {
@@ -89,17 +94,47 @@ absl::StatusOr<proto::StateAnswer> LiveFeed::AskDigests(uint32_t lanes, bool fro
     }
   }
   absl::StatusOr<proto::StateAnswer> answer = ask_(query, kAskTime);
-  if (!answer.ok() || from_the_start) return answer;
-  // A node that is late goes on from where it was.
-  for (const proto::NodeDigest& digest : answer->digests()) {
-    proto::DigestCursor next = digest.next();
-    next.set_node(digest.node());
-    const auto known = std::find_if(cursors_.begin(), cursors_.end(), [&](const auto& cursor) {
-      return cursor.node() == digest.node();
-    });
-    known == cursors_.end() ? *cursors_.Add() = next : * known = next;
-  }
+  if (!answer.ok()) return answer;
+  if (!answer->error().empty()) return absl::UnavailableError(answer->error());
+  NameLate(*answer);
+  if (!from_the_start) KeepCursors(*answer);
   return answer;
+}
+
+// A node whose collector was late has told half; one whose part found no room, nothing.
+void LiveFeed::NameLate(proto::StateAnswer& answer) const {
+  auto& digests = *answer.mutable_digests();
+  absl::btree_set<uint32_t> late(answer.late_nodes().begin(), answer.late_nodes().end());
+  absl::btree_set<uint32_t> there;
+  for (auto digest = digests.begin(); digest != digests.end();) {
+    if (digest->has_next()) {
+      there.insert(digest->node());
+      ++digest;
+    } else {
+      late.insert(digest->node());
+      digest = digests.erase(digest);
+    }
+  }
+  for (const proto::DigestCursor& cursor : cursors_) {
+    if (answer.truncated() && !there.contains(cursor.node())) late.insert(cursor.node());
+  }
+  answer.mutable_late_nodes()->Assign(late.begin(), late.end());
+}
+
+// A node that is late goes on from where it was; one that is gone is forgotten.
+void LiveFeed::KeepCursors(const proto::StateAnswer& answer) {
+  nodes_ = answer.digests_size() + answer.late_nodes_size();
+  const absl::btree_set<uint32_t> late(answer.late_nodes().begin(), answer.late_nodes().end());
+  google::protobuf::RepeatedPtrField<proto::DigestCursor> kept;
+  for (const proto::DigestCursor& cursor : cursors_) {
+    if (late.contains(cursor.node())) *kept.Add() = cursor;
+  }
+  for (const proto::NodeDigest& digest : answer.digests()) {
+    proto::DigestCursor& next = *kept.Add();
+    next = digest.next();
+    next.set_node(digest.node());
+  }
+  cursors_.Swap(&kept);
 }
 
 void LiveFeed::LookAtEvents() {
@@ -112,6 +147,8 @@ void LiveFeed::LookAtEvents() {
   query.set_limit(kEventsShown);
   query.set_after(last_event_);
   absl::StatusOr<proto::StateAnswer> answer = ask_(query, kAskTime);
+  // Without the GCS each question waits; digests shall not.
+  if (!answer.ok() || answer->truncated()) next_events_ = now + kEventsPeriodWithoutGcs;
   if (!answer.ok() || answer->events_size() == 0) return;
   last_event_ = answer->events().rbegin()->number();
   auto& past = *past_events_.mutable_events();
@@ -164,8 +201,23 @@ void LiveFeed::Step() {
   }
   if (viewers.empty()) {
     cursors_.Clear();  // Who comes next begins anew.
+    nodes_ = 0;
     return;
   }
+  try {
+    TellAll(viewers);
+  } catch (const std::exception& failure) {  // Out of memory, for one. Viewers ask again.
+    Log(LogLevel::kError, "dashboard: what nodes do now cannot be told: ", failure.what());
+    cursors_.Clear();
+    nodes_ = 0;
+    viewers.clear();
+  }
+  next_ = now + period_;
+  const MutexLock lock(mutex_);
+  viewers_.splice(viewers_.begin(), viewers);
+}
+
+void LiveFeed::TellAll(Viewers& viewers) {
   const bool any_old = std::any_of(viewers.begin(), viewers.end(),
                                    [](const Viewer& viewer) { return viewer.knows_the_past; });
   const bool any_new = std::any_of(viewers.begin(), viewers.end(),
@@ -174,24 +226,28 @@ void LiveFeed::Step() {
   uint32_t lanes = 0;
   for (const Viewer& viewer : viewers) lanes = std::max(lanes, viewer.lanes);
   LookAtEvents();
-  absl::StatusOr<proto::StateAnswer> digests = AskDigests(lanes, /*from_the_start=*/false);
-  absl::StatusOr<proto::StateAnswer> past = digests;
-  if (any_old && any_new && digests.ok()) past = AskDigests(lanes, /*from_the_start=*/true);
-  if (digests.ok() && past.ok()) {
-    const int nodes = digests->digests_size() + digests->late_nodes_size();
-    period_ = nodes > kMany ? kPeriodOfMany : kPeriod;
-    Tell(viewers, /*newcomers=*/false, *digests, new_events_);
-    Tell(viewers, /*newcomers=*/true, *past, past_events_);
-    for (Viewer& viewer : viewers) viewer.knows_the_past = true;
-  } else {
-    const absl::Status& why = digests.ok() ? past.status() : digests.status();
-    const std::string trouble =
-        JsonObject().Add("message", JsonString(std::string(why.message()))).Done();
-    for (Viewer& viewer : viewers) Send(viewer, "trouble", trouble);
+  absl::Status why;
+  if (nodes_ == 0) {  // How many there are says how much of each is told.
+    why = AskDigests(0, /*from_the_start=*/false).status();
+    cursors_.Clear();
   }
-  next_ = now + period_;
-  const MutexLock lock(mutex_);
-  viewers_.splice(viewers_.begin(), viewers);
+  absl::StatusOr<proto::StateAnswer> digests = proto::StateAnswer();
+  if (why.ok()) digests = AskDigests(lanes, /*from_the_start=*/false);
+  why.Update(digests.status());
+  if (why.ok()) {
+    period_ = nodes_ > kMany ? kPeriodOfMany : kPeriod;
+    Tell(viewers, /*newcomers=*/false, *digests, new_events_);
+    if (any_old && any_new) digests = AskDigests(lanes, /*from_the_start=*/true);
+    why.Update(digests.status());
+  }
+  if (why.ok()) {
+    Tell(viewers, /*newcomers=*/true, *digests, past_events_);
+    for (Viewer& viewer : viewers) viewer.knows_the_past = true;
+    return;
+  }
+  const std::string trouble =
+      JsonObject().Add("message", JsonString(std::string(why.message()))).Done();
+  for (Viewer& viewer : viewers) Send(viewer, "trouble", trouble);
 }
 
 }  // namespace sheaf::dashboard

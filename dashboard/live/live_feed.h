@@ -25,7 +25,8 @@ namespace sheaf::dashboard {
 class LiveFeed {
  public:
   static constexpr Nanos kPeriod = 250 * kMillisecond, kPeriodOfMany = kSecond;
-  static constexpr int kMany = 50;  // Nodes.
+  static constexpr int kMany = 50;             // Nodes.
+  static constexpr int kMostLanesInAll = 200;  // At least one of each node.
 
   explicit LiveFeed(AskNode ask) : ask_(std::move(ask)) {}
   ~LiveFeed();
@@ -47,8 +48,11 @@ class LiveFeed {
   using Viewers = std::list<Viewer>;
 
   void Step();
+  void TellAll(Viewers& viewers);
   void LookAtEvents();
   absl::StatusOr<proto::StateAnswer> AskDigests(uint32_t lanes, bool from_the_start);
+  void NameLate(proto::StateAnswer& answer) const;
+  void KeepCursors(const proto::StateAnswer& answer);
   void Tell(Viewers& viewers, bool newcomers, const proto::StateAnswer& digests,
             const proto::StateAnswer& events);
   static void Send(Viewer& viewer, const std::string& event, const std::string& data);
@@ -60,6 +64,7 @@ class LiveFeed {
 
   // Of the thread alone.
   Nanos next_ = 0, next_events_ = 0, period_ = kPeriod;
+  int nodes_ = 0;  // As the last answer had them; 0: not known.
   google::protobuf::RepeatedPtrField<proto::DigestCursor> cursors_;
   proto::StateAnswer past_events_, new_events_;
   uint64_t last_event_ = 0;

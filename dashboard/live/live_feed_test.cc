@@ -30,6 +30,11 @@ class BusyNode {
     const MutexLock lock(mutex_);
     broken_ = broken;
   }
+  // As a node whose collector does not answer in time: it tells what it knows itself.
+  void BeLate(bool late) {
+    const MutexLock lock(mutex_);
+    late_ = late;
+  }
   int asked() {
     const MutexLock lock(mutex_);
     return asked_;
@@ -48,6 +53,10 @@ class BusyNode {
       return answer;
     }
     ++asked_;
+    if (late_) {
+      answer.add_digests()->set_node(1);
+      return answer;
+    }
     const bool incremental = query.cursors_size() == 1 && query.cursors(0).ended() > 0;
     const bool bounded = query.cursors_size() == 1 && query.cursors(0).until_ended() > 0;
     if (!bounded) ++ended_;
@@ -78,6 +87,7 @@ class BusyNode {
   uint64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;
   int asked_ ABSL_GUARDED_BY(mutex_) = 0;
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool late_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 struct Fixture {
@@ -168,6 +178,24 @@ TEST_CASE("a cluster that does not answer is said so, and the feed goes on when 
   CHECK(viewer.Event("trouble").at("message") == "the node is gone");
   fixture.node.Break(false);
   viewer.Event("digest");
+}
+
+TEST_CASE("a node that tells half is late, and goes on where it was") {
+  Fixture fixture;
+  Viewer viewer(fixture, "?lanes=1");
+  std::vector<int> seen = Viewer::Calls(viewer.Event("digest"));
+  fixture.node.BeLate(true);
+  boost::json::value digest = viewer.Event("digest");
+  while (digest.at("late").as_array().empty()) {
+    for (const int call : Viewer::Calls(digest)) seen.push_back(call);
+    digest = viewer.Event("digest");
+  }
+  CHECK(digest.at("late").at(0) == 1);
+  CHECK(digest.at("nodes").as_array().empty());
+  fixture.node.BeLate(false);
+  while (digest.at("nodes").as_array().empty()) digest = viewer.Event("digest");
+  for (const int call : Viewer::Calls(digest)) seen.push_back(call);
+  for (size_t i = 1; i < seen.size(); ++i) CHECK(seen[i] == seen[0] + static_cast<int>(i));
 }
 
 TEST_CASE("nobody asks the cluster when nobody watches") {

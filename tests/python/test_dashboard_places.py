@@ -228,7 +228,7 @@ def test_requests_to_a_dashboard_are_counted_by_its_node(tmp_path):
     with Head(tmp_path) as head:
         assert answered(head, "4xx") == 0
         for _ in range(3):
-            assert asked(head.url, "/nothing")[0] == 404
+            assert asked(head.url, "/api/nothing")[0] == 404
         assert answered(head, "4xx") == 3
         assert asked(head.url)[0] == 200
         assert answered(head, "2xx") >= 2  # These questions, too.

@@ -108,7 +108,13 @@ void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, Rows<proto::
   const std::string& id_sought = query.id();
   core.owner.tasks.ForEach([&](TaskRecord& task) {
     if (task.state == TaskState::kFinished || rows.full()) return;
-    if (!telemetry::NameMayHold(TaskTable::NameOf(task), query.filters())) return;
+    // Before its row is made: there may be a million, and the runtime waits.
+    if (!query.filters().empty() &&
+        (!telemetry::MayHold("state", StateOf(task), query.filters()) ||
+         !telemetry::MayHold("type", TypeOf(task.spec->spec), query.filters()) ||
+         !telemetry::MayHold("error_type", "", query.filters()) ||
+         !telemetry::MayHold("name", TaskTable::NameOf(task), query.filters())))
+      return;
     const std::string id = core.owner.tasks.IdOf(task).ToHex();
     if (!id_sought.empty() && id.compare(0, 28, id_sought, 0, 28) != 0) return;
     if (!rows.Want(id)) return;

@@ -51,8 +51,8 @@ export async function getText(path: string, stop?: AbortSignal): Promise<string>
 }
 
 /** X-Sheaf: no form and no page from elsewhere can send it. */
-export async function post<T>(path: string, body?: unknown): Promise<T> {
-  const init: RequestInit = { method: "POST", headers: { "X-Sheaf": "1" } };
+export async function post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+  const init: RequestInit = { method: "POST", headers: { "X-Sheaf": "1", ...headers } };
   if (body !== undefined) init.body = JSON.stringify(body);
   return (await send(path, init)).json() as Promise<T>;
 }

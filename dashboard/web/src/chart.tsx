@@ -46,7 +46,7 @@ function options(props: Props, width: number): uPlot.Options {
     height: props.height ?? 160,
     legend: { show: false },
     cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
-    padding: [8, 8, 0, 0],
+    padding: [8, 24, 0, 0],
     scales: {
       x: props.range ? { range: () => props.range! } : {},
       y: { range: (_plot, _low, high) => [0, props.max ?? (high > 0 ? high * 1.08 : 1)] },

@@ -69,7 +69,7 @@ export function FlameCard(props: { fn: string }) {
       }
     >
       {error.value !== null && <Problem of={error.value} />}
-      {value.value !== null && !has && <Empty>No samples: Python calls are looked at 100 times a second while they run.</Empty>}
+      {value.value !== null && !has && <Empty>No samples: Python calls are looked at 50 times a second while they run.</Empty>}
       {has && (
         <>
           <Flame tree={tree} find={find} />

@@ -65,6 +65,8 @@ export const digest = signal<Digest | null>(null);
 export const connection = signal<Connection>("connecting");
 /** When the last digest came. */
 export const heardAt = signal(0);
+/** How often the stream has been opened: each begins with the last minute. */
+export const streams = signal(0);
 export const events = signal<EventRow[]>([]);
 /** Why the dashboard itself hears nothing of the cluster; empty: it does. */
 export const trouble = signal("");
@@ -158,6 +160,7 @@ let source: EventSource | null = null;
 let lanes = 0;
 let pauseMs = kFirstPauseMs;
 let timer = 0;
+let triedAt = 0;
 let version: string | null = null;
 
 /** So many lanes of each node come from now on; 0: none. */
@@ -172,6 +175,8 @@ function open(): void {
   source?.close();
   source = null;
   if (document.hidden || wantsToken.value) return;
+  triedAt = Date.now();
+  streams.value++;
   source = new EventSource(`/api/sheaf/live?lanes=${lanes}`);
   const on = <T>(name: string, does: (said: T) => void) =>
     source!.addEventListener(name, (event) => does(JSON.parse((event as MessageEvent<string>).data) as T));
@@ -260,10 +265,8 @@ export function startLive(): void {
     const silence = Date.now() - heardAt.value;
     const patience = 3000 + 3 * (digest.value?.period_ms ?? 1000);
     if (connection.value === "live" && silence > patience && !document.hidden) connection.value = "stale";
-    if (source !== null && silence > 20_000 + patience && !document.hidden && heardAt.value > 0) {
-      heardAt.value = Date.now();
-      void retry();
-    }
+    const waited = Date.now() - Math.max(heardAt.value, triedAt);
+    if (source !== null && waited > 20_000 + patience && !document.hidden) void retry();
   }, 1000);
 }
 

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import { useSignal } from "@preact/signals";
-import { type ComponentChildren, render } from "preact";
+import { Component, type ComponentChildren, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { logIn, wantsToken } from "./api";
 import { setTheme, theme, type Theme } from "./colors";
@@ -55,6 +55,25 @@ function Shown() {
   if (page === undefined || more.length > 0) return <NotHere what={`page /${path.value.join("/")}`} />;
   if (id === undefined) return <>{page.show()}</>;
   return <>{page.one ? page.one(id) : <NotHere what={`page /${name}/${id}`} />}</>;
+}
+
+/** A page that fails says so; the others go on. */
+class Fallible extends Component<{ of: string; children: ComponentChildren }, { wrong: string; of: string }> {
+  override state = { wrong: "", of: "" };
+  override componentDidCatch(error: unknown): void {
+    this.setState({ wrong: String(error), of: this.props.of });
+  }
+  override render() {
+    if (this.state.wrong === "" || this.state.of !== this.props.of) return this.props.children;
+    return (
+      <Page title="This page has failed">
+        <Problem of={this.state.wrong} />
+        <p>
+          <button type="button" onClick={() => location.reload()}>Load it again</button>
+        </p>
+      </Page>
+    );
+  }
 }
 
 function Menu() {
@@ -118,11 +137,19 @@ function Connection() {
 function StaleBanner() {
   const now = useSignal(Date.now());
   const stale = connection.value === "stale";
+  const never = digest.value === null && trouble.value !== "";
   useEffect(() => {
     if (!stale) return undefined;
     const timer = setInterval(() => (now.value = Date.now()), 1000);
     return () => clearInterval(timer);
   }, [stale]);
+  if (never) {
+    return (
+      <p class="banner" role="alert">
+        The dashboard hears nothing of the cluster ({trouble.value}); the page tries again by itself.
+      </p>
+    );
+  }
   if (!stale) return null;
   return (
     <p class="banner" role="alert">
@@ -192,7 +219,9 @@ function App() {
       <main id="main" class={connection.value === "stale" ? "stale" : ""}>
         <StaleBanner />
         <LateBanner />
-        <Shown />
+        <Fallible of={location.pathname + location.search}>
+          <Shown />
+        </Fallible>
       </main>
     </>
   );

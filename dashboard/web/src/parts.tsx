@@ -131,6 +131,11 @@ export function Copy(props: { label: string; text: () => string; title?: string 
   );
 }
 
+/** As one word of a shell, whatever is in it. */
+export function quoted(word: string): string {
+  return `'${word.replace(/[\x00-\x1f\x7f]/g, "?").replaceAll("'", `'\\''`)}'`;
+}
+
 export function Command(props: { line: string }) {
   return (
     <div class="command">

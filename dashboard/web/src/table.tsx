@@ -6,7 +6,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { getJson, type Rows } from "./api";
 import { count } from "./format";
-import { Copy, Empty, Problem, useLoaded } from "./parts";
+import { Copy, Empty, Problem, quoted, useLoaded } from "./parts";
 import { go, query, withQuery } from "./router";
 
 export interface Column<T> {
@@ -262,13 +262,15 @@ function commandLine(kind: string, words: string, filters: string[], order: stri
   const line = `sheaf list ${kind}${words ? ` ${words}` : ""}`;
   if (filters.length === 0 && !order) return line;
   let pick = `.${kind}`;
-  const tests = filters.map((filter) => {
-    const [, key, test, value] = /^([a-z_]+)(=|!=|~)(.*)$/s.exec(filter)!;
+  const tests = filters.flatMap((filter) => {
+    // The server says what is wrong with others.
+    const [, key, test, value] = /^([a-z_]+)(=|!=|~)(.*)$/s.exec(filter) ?? [];
+    if (key === undefined) return [];
     const text = JSON.stringify(value!.toLowerCase());
     const field = `(.${key} | tostring | ascii_downcase)`;
     return test === "~" ? `(${field} | contains(${text}))` : `${field} ${test === "=" ? "==" : "!="} ${text}`;
   });
   if (tests.length > 0) pick += ` | map(select(${tests.join(" and ")}))`;
   if (order) pick += ` | sort_by(.${order.replace(/^-/, "")})${order.startsWith("-") ? " | reverse" : ""}`;
-  return `${line} --json | jq '${pick.replaceAll("'", `'\\''`)}'`;
+  return `${line} --json | jq ${quoted(pick)}`;
 }

@@ -11,6 +11,7 @@ import secrets
 import socket
 import ssl
 import string
+import subprocess
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ _TIMEOUT_S = 60.0
 _REPEAT_S = 30.0  # A request is repeated for so long while nobody answers.
 _FOLLOW_S = 60.0
 _PAUSE_S = 0.2
+_LOCAL_S = 15.0  # What a node of this machine may take to say which nodes there are.
 _CHUNK_BYTES = 1 << 16
 _UNREACHABLE = (OSError, http.client.HTTPException)
 _KEEPALIVE = (  # Options of a socket: asked after 30 s of silence, given up 60 s later.
@@ -323,11 +325,45 @@ def _url(address: str | None) -> str:
     if address and address != "auto" and os.sep not in address and ":" in address:
         if not _is_node(address):
             return f"http://{address.rstrip('/')}"
-        try:  # A node of this machine knows its cluster.
+        if _has_local_node(address):
             return dashboard_url.of_session(None)
-        except ConnectionError:
-            return f"http://{address.rpartition(':')[0]}:{_DASHBOARD_PORT}"
+        return f"http://{address.rpartition(':')[0]}:{_DASHBOARD_PORT}"
     return dashboard_url.of_session(address)
+
+
+def _has_local_node(address: str) -> bool:
+    """Whether the newest node of this machine is of the cluster that has a node at HOST:PORT."""
+    from sheaf._internal import program
+
+    host, _, port = address.rpartition(":")
+    try:
+        said = subprocess.run(
+            [program.command(), "list", "nodes", "--json"], capture_output=True, timeout=_LOCAL_S
+        )
+        nodes = json.loads(said.stdout)["nodes"] if said.returncode == 0 else []
+        wanted = _addresses_of(host.strip("[]"))
+        for node in nodes:
+            its_host, _, its_port = node["address"].rpartition(":")
+            if its_port != port:
+                continue
+            its = _addresses_of(its_host.strip("[]"))
+            # Whoever dials loopback means this machine.
+            if wanted & its or (_is_loopback(wanted) and its & _addresses_of(socket.gethostname())):
+                return True
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired):
+        pass
+    return False
+
+
+def _addresses_of(host: str) -> set[str]:
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
+    except OSError:
+        return {host}
+
+
+def _is_loopback(addresses: set[str]) -> bool:
+    return any(one == "::1" or one.startswith("127.") for one in addresses)
 
 
 def _is_node(address: str) -> bool:

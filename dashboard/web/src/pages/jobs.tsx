@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { type DriverRow, follow, getJson, post, type SubmissionRow } from "../api";
 import { duration } from "../format";
 import { Ago, Card, Command, Copy, Dialog, Empty, Facts, Page, Problem, State, useLoaded } from "../parts";
@@ -135,13 +135,20 @@ function SubmitForm() {
   const environment = useSignal("");
   const wrong = useSignal<unknown>(null);
   const busy = useSignal(false);
+  // One for each thing that is submitted: an answer that got lost must not make two jobs of it.
+  const key = useRef({ of: "", key: "" });
   const submit = async (event: Event) => {
     event.preventDefault();
     busy.value = true;
     try {
       const runtime_env: unknown = environment.value.trim() ? JSON.parse(environment.value) : {};
       const body = { entrypoint: command.value, runtime_env, ...(id.value.trim() && { submission_id: id.value.trim() }) };
-      const made = await post<{ submission_id: string }>("/api/jobs", body);
+      const text = JSON.stringify(body);
+      if (key.current.of !== text) {
+        const random = crypto.getRandomValues(new Uint32Array(4));
+        key.current = { of: text, key: `page-${[...random].map((word) => word.toString(16)).join("")}` };
+      }
+      const made = await post<{ submission_id: string }>("/api/jobs", body, { "Idempotency-Key": key.current.key });
       go(linkTo.job(made.submission_id));
     } catch (error) {
       wrong.value = error instanceof SyntaxError ? `The environment is no JSON: ${error.message}` : error;

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { getJson, getText, nodeId, type NodeRow, type Rows } from "../api";
 import { bytes, count } from "../format";
-import { Card, Choice, Command, Copy, Empty, Page, Problem, useLoaded, useRested } from "../parts";
+import { Card, Choice, Command, Copy, Empty, Page, Problem, quoted, useLoaded, useRested } from "../parts";
 import { go, Link, query, withQuery } from "../router";
 import { TextView } from "../text_view";
 import { FollowedLog } from "./jobs";
@@ -212,7 +212,7 @@ function File(props: { node: number; name: string }) {
           </Card>
         </>
       )}
-      <Command line={`sheaf logs '${props.name}' --node ${props.node}${follows ? " --follow" : ` --tail ${how.value}`}`} />
+      <Command line={`sheaf logs ${quoted(props.name)} --node ${props.node}${follows ? " --follow" : ` --tail ${how.value}`}`} />
     </>
   );
 }

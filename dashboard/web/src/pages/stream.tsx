@@ -6,7 +6,7 @@ import { type Bar, Kind, type Lane, Lanes } from "../bars";
 import { LaneCanvas } from "../canvas";
 import { colorOf, dark } from "../colors";
 import { brief, clock, count, duration, percent } from "../format";
-import { connection, digest, onDigest, skipped, sum, wantLanes } from "../live";
+import { connection, digest, onDigest, skipped, streams, sum, wantLanes } from "../live";
 import { Card, Empty, Page } from "../parts";
 import { Link, linkTo } from "../router";
 
@@ -32,16 +32,22 @@ interface Hover {
   rightHalf: boolean; // Of the picture: there is room at the left.
 }
 
+/** Until when the cluster has been heard of, by its clock: what runs then is not known to run on. */
+function heard(): number {
+  return connection.value === "live" ? Date.now() - clockAhead : (digest.value?.unix_ms ?? 0);
+}
+
 export function Stream() {
   const view = useSignal<View>({ paused: false, right: 0, msPerPixel: 20 });
   const hover = useSignal<Hover | null>(null);
   const shown = useSignal<{ lanes: Lane[]; leftOut: number }>({ lanes: [], leftOut: 0 });
-  const nodes = digest.value?.nodes.length ?? 1;
+  const nodes = digest.value?.nodes.length ?? 0;
   const perNode = Math.max(1, Math.min(kLanesOfNode, Math.floor(kMostLanes / Math.max(1, nodes))));
   useEffect(() => {
+    if (nodes === 0) return undefined; // All lanes of how many nodes?
     wantLanes(perNode);
     return () => wantLanes(0);
-  }, [perNode]);
+  }, [perNode, nodes === 0]);
   const zoom = (by: number) => {
     const next = Math.min(kCoarsest, Math.max(kFinest, view.value.msPerPixel * by));
     view.value = { ...view.value, msPerPixel: next };
@@ -175,6 +181,7 @@ function Picture(props: {
     const lanes = new Lanes();
     const right = () => (view.value.paused ? view.value.right : edge());
     let sawBefore = "";
+    let stream = -1;
     const redraw = () => {
       const ordered = lanes.ordered(kMostLanes);
       drawn.rowHeight = rowHeightOf(ordered.length);
@@ -186,8 +193,12 @@ function Picture(props: {
       // The smallest lag seen is the difference of the clocks; it may drift.
       const ahead = Date.now() - next.unix_ms;
       clockAhead = sawBefore === "" || ahead < clockAhead ? ahead : clockAhead + (ahead - clockAhead) * 0.02;
+      // A new stream tells the last minute again.
+      const anew = stream !== streams.value;
+      if (anew) lanes.all.clear();
+      stream = streams.value;
       const { fresh, changed } = lanes.add(next);
-      if (changed || sawBefore === "") redraw();
+      if (changed || anew || sawBefore === "") redraw();
       else drawn.add(fresh);
       if (lanes.leftOut !== shown.value.leftOut && !changed) {
         shown.value = { ...shown.value, leftOut: lanes.leftOut + (lanes.all.size - shown.value.lanes.length) };
@@ -201,7 +212,7 @@ function Picture(props: {
       if (look !== looks) redraw();
       looks = look;
       // Nothing moves while it is paused or stale, but what is still to be drawn.
-      drawn.frame(right(), view.value.paused ? right() : Math.min(edge(), Date.now() - clockAhead));
+      drawn.frame(right(), view.value.paused ? right() : Math.min(edge(), heard()));
     });
     return () => {
       cancelAnimationFrame(frame);

@@ -157,7 +157,7 @@ export function Task(props: { id: string }) {
       {error.value !== null && <Problem of={error.value} />}
       {value.value !== null && last === undefined && (
         <Empty>
-          There is no call {props.id}, or none that a node remembers: the last 500,000 that ended on each are kept.
+          There is no call {props.id}, or none that a node remembers: the last 400,000 that ended on each are kept.
         </Empty>
       )}
       {last && <TaskDetails id={props.id} rows={rows} last={last} />}

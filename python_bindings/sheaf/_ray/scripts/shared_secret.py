@@ -47,11 +47,15 @@ def listening(own_address: str | None, joins: bool) -> dict[str, str]:
     Raises:
         OSError: the machine has no way to others.
     """
-    if own_address:
-        found, everywhere = own_address, "::" if ":" in own_address else "0.0.0.0"
+    if own_address:  # Then it is the only one, unless it is that of a pod.
+        found = own_address
+        everywhere = found if _OF_KUBERAY not in os.environ else "::" if ":" in found else "0.0.0.0"
     else:
         found, everywhere = _outgoing()
-    options = {"host": everywhere, "metrics-address": everywhere}
+    options = {"host": everywhere}
+    # Metrics have a token of their own; that of RAY_AUTH_TOKEN is used for them, too.
+    if os.environ.get("RAY_AUTH_TOKEN") and not any(os.environ.get(name) for name in _OF_SHEAF):
+        options["metrics-address"] = everywhere
     if own_address or not joins:
         bracketed = f"[{found}]" if ":" in found else found
         options["advertise-address"] = f"{bracketed}:0"  # The port that it listens on.

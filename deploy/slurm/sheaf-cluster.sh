@@ -21,7 +21,7 @@ sheaf=${SHEAF_PROGRAM:-sheaf}
 seconds=${CLUSTER_SECONDS:-300}
 host=${CLUSTER_HOST:-$(getent ahosts "$(hostname)" | awk 'NR == 1 {print $1}')}
 # Readable by this user alone: the token lies there.
-shared=${CLUSTER_DIRECTORY:-${SLURM_SUBMIT_DIR:-$PWD}}/.sheaf-$SLURM_JOB_ID.${SLURM_STEP_ID:-0}
+shared=${CLUSTER_DIRECTORY:-${SLURM_SUBMIT_DIR:-$PWD}}/.sheaf-$SLURM_JOB_ID.${SLURM_STEP_ID:-0}.${SLURM_RESTART_COUNT:-0}
 # State that a job needs only while it runs, on the machine's own disk.
 export SHEAF_DIR=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/sheaf-$UID-$SLURM_JOB_ID-$SLURM_PROCID SHEAF_STATE_IN_MEMORY=1
 session=
@@ -34,7 +34,10 @@ fail() {
 leave() {
   local status=$?
   trap - EXIT
-  ((SLURM_PROCID != 0)) || touch "$shared/over" 2>/dev/null || true
+  if ((SLURM_PROCID == 0)); then
+    touch "$shared/over" 2>/dev/null || true
+    rm -f "$shared/token" "$shared/address"
+  fi
   [[ -z $session ]] || "$sheaf" stop --address "$session" >/dev/null || true
   rm -rf "$SHEAF_DIR"
   # Others may still look for the end.
@@ -67,7 +70,14 @@ field() { sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" <<<"$2"; }
 
 all_are_there() { (($("$sheaf" list nodes --json --address "$session" | grep -o '"state": *"ALIVE"' | wc -l) == SLURM_NTASKS)); }
 
-over_or_gone() { [[ -e $shared/over ]] || ! "$sheaf" status --address "$session" >/dev/null 2>&1; }
+# Until the program is over, or this node is gone: one that is late with an answer is not.
+serve() {
+  local silent=0
+  until [[ -e $shared/over ]]; do
+    if "$sheaf" status --address "$session" >/dev/null 2>&1; then silent=0; else ((++silent < 3)) || return 0; fi
+    sleep 1
+  done
+}
 
 if ((SLURM_PROCID == 0)); then
   rm -rf "$shared"
@@ -82,5 +92,5 @@ if ((SLURM_PROCID == 0)); then
 else
   await test -e "$shared/address" || fail "the head has not started within $seconds s ($shared/address)"
   start --address "$(<"$shared/address")"
-  until over_or_gone; do sleep 1; done
+  serve
 fi

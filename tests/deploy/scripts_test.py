@@ -105,6 +105,7 @@ class Slurm(Case):
         self.assertEqual(["", ""], said[1:])
         self.assertEqual([], self.living())
         self.assertEqual([], list(self.folder.glob("sheaf-*")))
+        self.assertEqual([], list(self.folder.rglob("token")))  # Others must not find it later.
 
     @long
     def test_a_step_that_is_cancelled_leaves_nothing(self):

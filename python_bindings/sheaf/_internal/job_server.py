@@ -348,7 +348,7 @@ def _has_local_node(address: str) -> bool:
                 continue
             its = _addresses_of(its_host.strip("[]"))
             # Whoever dials loopback means this machine.
-            if wanted & its or (_is_loopback(wanted) and its & _addresses_of(socket.gethostname())):
+            if wanted & its or (_is_loopback(wanted) and any(map(_is_ours, its))):
                 return True
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired):
         pass
@@ -360,6 +360,17 @@ def _addresses_of(host: str) -> set[str]:
         return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
     except OSError:
         return {host}
+
+
+def _is_ours(address: str) -> bool:
+    """Whether it is one of this machine's."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 def _is_loopback(addresses: set[str]) -> bool:

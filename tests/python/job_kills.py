@@ -67,8 +67,11 @@ class Job:
         """Of its command, once for each time that it began."""
         return [int(line) for line in self.begun.read_text().split()] if self.begun.exists() else []
 
-    def check(self, info):
+    def check(self, info, killed_nodes):
         """That its end is what became of it."""
+        # It may have been sent to a node whose death nobody had noticed yet.
+        if not self.may_fail and info.driver_node_id in killed_nodes:
+            self.may_fail = "its node, before it came"
         where = f"{self.id} ({self.may_fail or 'nothing killed'}): {info}"
         begins = len(self.pids())
         assert begins <= 1, f"it began {begins} times: {where}"
@@ -94,6 +97,7 @@ class World:
         self.url = f"http://127.0.0.1:{self.port}"
         self.jobs = []
         self.killed = collections.Counter()
+        self.killed_nodes = set()
         self.show()
 
     def show(self):
@@ -140,15 +144,16 @@ class World:
             for job in self.jobs:
                 if job.on_side and job.id not in known:
                     job.may_fail = "its node"
+            self.killed_nodes.add(f"{self.side.node_number:056x}")
             self.side.kill_raylet()
             self.cluster.remove_node(self.side, allow_graceful=False)
             self.side = self.cluster.add_node(**SIDE)
         else:
             deadline = time.monotonic() + WAIT_S
             while not (live := self.live_jobs()):
-                if all(job.ended.exists() for job in self.jobs) or time.monotonic() > deadline:
+                over = self.known_ends()
+                if all(job.id in over for job in self.jobs) or time.monotonic() > deadline:
                     return  # They were too quick.
-                time.sleep(0.001)
             job = self.draw.choice(live)
             job.may_fail = "its command"
             with contextlib.suppress(ProcessLookupError):
@@ -185,7 +190,7 @@ class World:
         known = {info.submission_id: info for info in client.list_jobs()}
         ends = collections.Counter()
         for job in self.jobs:
-            job.check(known[job.id])
+            job.check(known[job.id], self.killed_nodes)
             ends[known[job.id].status.value] += 1
         return ends
 

@@ -28,17 +28,6 @@ std::string StoreLine(const proto::StoreRow& store) {
   return line + "\n";
 }
 
-std::string StoreJson(const proto::StoreRow& store) {
-  return JsonObject()
-      .Add("capacity_bytes", JsonNumber(uint64_t{store.capacity_bytes()}))
-      .Add("used_bytes", JsonNumber(uint64_t{store.used_bytes()}))
-      .Add("pinned_bytes", JsonNumber(uint64_t{store.pinned_bytes()}))
-      .Add("spilled_bytes", JsonNumber(uint64_t{store.spilled_bytes()}))
-      .Add("populated_bytes", JsonNumber(uint64_t{store.populated_bytes()}))
-      .Add("objects", JsonNumber(uint64_t{store.objects()}))
-      .Done();
-}
-
 // Used and total over the nodes that live, one row a resource.
 Listing ResourceTable(const proto::StateAnswer& answer) {
   std::map<std::string, std::pair<int64_t, int64_t>> sums;  // Available, total.

@@ -76,7 +76,7 @@ bool EventReader::HasNews() const {
 void EventReader::VisitRunning(
     absl::FunctionRef<void(const RunningCall&, uint16_t thread)> visit) const {
   for (size_t i = 0; i < kRunningCalls; ++i) {
-    const uint64_t word = Load(page_.running[i]);
+    const uint64_t word = page_.running[i].load(std::memory_order_acquire);
     if (word >> kFunctionBits != 0) visit(UnpackRunning(word), static_cast<uint16_t>(i));
   }
 }

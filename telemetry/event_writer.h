@@ -51,7 +51,8 @@ class EventWriter {
   }
   // Of one whose times are taken, before and behind it; `thread` as its event has it.
   void OnRunning(uint16_t thread, const RunningCall& call) {
-    page_.running[thread % kRunningCalls].store(Pack(call), std::memory_order_relaxed);
+    // Behind the name of its function.
+    page_.running[thread % kRunningCalls].store(Pack(call), std::memory_order_release);
   }
   void OnNotRunning(uint16_t thread, const RunningCall& call) {
     std::atomic<uint64_t>& word = page_.running[thread % kRunningCalls];

@@ -16,8 +16,8 @@
 // Events are numbered from 1, event n lies in slot (n - 1) % capacity. A function's name is written
 // before header.functions counts it (release), and never changes. A death between two stores leaves
 // one slot whose number is 0, or one count that is an event behind.
-// What runs now stands in `running`, a word for each thread, or none: its writer stores it when a call
-// begins whose times are taken, and 0 at its end.
+// What runs now stands in `running`, a word for each thread, or none: its writer stores it (release)
+// when a call begins whose times are taken, and 0 at its end.
 // Memory of zeros is valid: nothing has ended yet. A misbehaving writer can only make its own
 // numbers and texts wrong: readers check indices and lengths.
 #pragma once

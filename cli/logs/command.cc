@@ -62,7 +62,10 @@ absl::StatusOr<dashboard::LogWanted> WantedBy(const LogsOptions& options) {
   }
   if (options.what == "actor") wanted.actor_id = name;
   if (options.what == "task") wanted.task_id = name;
-  if (options.what == "job") wanted.submission_id = name;
+  if (options.what == "job") {
+    wanted.submission_id = name;
+    wanted.waits = options.follow;
+  }
   if (options.what == "worker" && !absl::SimpleAtoi(name, &wanted.pid.emplace()))
     return absl::InvalidArgumentError(absl::StrCat("'", Printable(name), "' is no pid"));
   return wanted;
@@ -70,8 +73,11 @@ absl::StatusOr<dashboard::LogWanted> WantedBy(const LogsOptions& options) {
 
 int Show(const AskNode& ask, const LogsOptions& options, dashboard::LogName name) {
   dashboard::TailedLog log{.log = dashboard::NodeLog(ask, std::move(name))};
-  const absl::StatusOr<proto::LogPiece> begin =
-      log.log.Last(options.tail, dashboard::kLogPieceBytes);
+  const bool waits = options.follow && options.what == "job";
+  absl::StatusOr<proto::LogPiece> begin = proto::LogPiece();
+  if (log.log.log().node != 0) begin = log.log.Last(options.tail, dashboard::kLogPieceBytes);
+  // A job that is about to start has no log yet.
+  if (waits && absl::IsNotFound(begin.status())) begin = proto::LogPiece();
   if (!begin.ok()) return ComplainOfLog(begin.status());
   const auto print = [](const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -80,8 +86,7 @@ int Show(const AskNode& ask, const LogsOptions& options, dashboard::LogName name
   print((options.tail < 0 ? log.text.Words(dashboard::NoteOn(*begin, 0)) : "") +
         log.text.Next(begin->bytes()));
   if (!options.follow) log.until = log.log.offset() + begin->left();
-  if (options.follow && options.what == "job")
-    log.submission_id = options.id.empty() ? options.name : options.id;
+  if (waits) log.submission_id = options.id.empty() ? options.name : options.id;
   LogTail tail(ask, std::move(log));
   while (true) {
     const LogTail::Step step = tail.Next();

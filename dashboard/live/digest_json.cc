@@ -13,22 +13,14 @@
 #include "base/ids.h"
 #include "base/text/json.h"
 #include "dashboard/event_rows.h"
+#include "dashboard/tables/cells.h"
 #include "telemetry/host_figures.h"
+#include "telemetry/task_events.h"
 
 namespace sheaf::dashboard {
 namespace {
 
 constexpr size_t kFunctionsShown = 16;
-
-std::string StoreJson(const proto::StoreRow& store) {
-  return JsonObject()
-      .Add("capacity_bytes", JsonNumber(uint64_t{store.capacity_bytes()}))
-      .Add("used_bytes", JsonNumber(uint64_t{store.used_bytes()}))
-      .Add("pinned_bytes", JsonNumber(uint64_t{store.pinned_bytes()}))
-      .Add("spilled_bytes", JsonNumber(uint64_t{store.spilled_bytes()}))
-      .Add("objects", JsonNumber(uint64_t{store.objects()}))
-      .Done();
-}
 
 std::string ResourcesJson(const proto::NodeDigest& digest) {
   const absl::btree_map<std::string, int64_t> total(digest.total().amounts().begin(),
@@ -116,6 +108,9 @@ std::string FunctionsJson(const proto::StateAnswer& digests) {
 class Names {
  public:
   uint16_t Of(const std::string& name) {
+    constexpr size_t kMost = 0xFFFF;  // Of so many can bars speak.
+    static const std::string& other = *new std::string(telemetry::kOtherFunctionName);
+    if (numbers_.size() >= kMost - 1 && name != other && !numbers_.contains(name)) return Of(other);
     const auto [known, added] = numbers_.try_emplace(name, static_cast<uint16_t>(numbers_.size()));
     if (added) json_.Add(JsonString(name));
     return known->second;

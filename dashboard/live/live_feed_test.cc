@@ -35,6 +35,15 @@ class BusyNode {
     const MutexLock lock(mutex_);
     late_ = late;
   }
+  // Others stand beside it.
+  void Beside(int nodes) {
+    const MutexLock lock(mutex_);
+    beside_ = nodes;
+  }
+  uint32_t most_lanes() {
+    const MutexLock lock(mutex_);
+    return most_lanes_;
+  }
   int asked() {
     const MutexLock lock(mutex_);
     return asked_;
@@ -53,6 +62,7 @@ class BusyNode {
       return answer;
     }
     ++asked_;
+    most_lanes_ = std::max(most_lanes_, query.lanes());
     if (late_) {
       answer.add_digests()->set_node(1);
       return answer;
@@ -80,6 +90,11 @@ class BusyNode {
       }
     }
     digest.mutable_next()->set_ended(ended_);
+    for (int i = 0; i < beside_; ++i) {
+      proto::NodeDigest& other = *answer.add_digests();
+      other.set_node(static_cast<uint32_t>(i + 2));
+      other.mutable_next()->set_at_ns(1);
+    }
     return answer;
   }
 
@@ -88,6 +103,8 @@ class BusyNode {
   int asked_ ABSL_GUARDED_BY(mutex_) = 0;
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;
   bool late_ ABSL_GUARDED_BY(mutex_) = false;
+  int beside_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t most_lanes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 struct Fixture {
@@ -196,6 +213,15 @@ TEST_CASE("a node that tells half is late, and goes on where it was") {
   while (digest.at("nodes").as_array().empty()) digest = viewer.Event("digest");
   for (const int call : Viewer::Calls(digest)) seen.push_back(call);
   for (size_t i = 1; i < seen.size(); ++i) CHECK(seen[i] == seen[0] + static_cast<int>(i));
+}
+
+TEST_CASE("many nodes are asked for few lanes each, from the first question on") {
+  Fixture fixture;
+  fixture.node.Beside(99);
+  Viewer viewer(fixture, "?lanes=32");
+  CHECK(viewer.Event("digest").at("nodes").as_array().size() == 100);
+  viewer.Event("digest");
+  CHECK(fixture.node.most_lanes() == LiveFeed::kMostLanesInAll / 100);
 }
 
 TEST_CASE("nobody asks the cluster when nobody watches") {

@@ -68,12 +68,12 @@ absl::StatusOr<ProcessId> ProcessOfPid(const AskNode& ask, int32_t pid, NodeNumb
                                                  absl::StrJoin(nodes, ", ")));
 }
 
-absl::StatusOr<LogName> LogOfSubmission(const AskNode& ask, const std::string& id) {
+absl::StatusOr<LogName> LogOfSubmission(const AskNode& ask, const std::string& id, bool waits) {
   proto::GcsRequest request;
   request.mutable_get_submission()->set_submission_id(id);
   SHEAF_ASSIGN_OR_RETURN(const proto::GcsReply reply, AskGcs(ask, request, kAskTime));
   if (reply.error() != 0) return absl::NotFoundError(reply.message());
-  if (reply.submission().node() == 0)
+  if (reply.submission().node() == 0 && !waits)
     return absl::NotFoundError(absl::StrCat("job ", id, " has not started yet"));
   return LogName{reply.submission().node(), JobLogOf(id)};
 }
@@ -88,7 +88,8 @@ absl::StatusOr<LogName> FindLog(const AskNode& ask, NodeNumber here, const LogWa
   SHEAF_ASSIGN_OR_RETURN(const NodeNumber node,
                          FindNode(ask, wanted.node_id, wanted.node_ip, here));
   if (!wanted.name.empty()) return LogName{node, wanted.name, /*only_file=*/true};
-  if (!wanted.submission_id.empty()) return LogOfSubmission(ask, wanted.submission_id);
+  if (!wanted.submission_id.empty())
+    return LogOfSubmission(ask, wanted.submission_id, wanted.waits);
   absl::StatusOr<ProcessId> process =
       absl::InvalidArgumentError("name a log by filename, actor_id, task_id, pid or submission_id");
   if (!wanted.actor_id.empty()) {

@@ -21,6 +21,7 @@ struct LogWanted {
   std::string node_ip{};
   std::string name{};
   std::string submission_id{};
+  bool waits = false;  // One that has no node yet is found, too: of node 0.
   std::string actor_id{};
   std::string task_id{};
   uint32_t attempt = 0;  // Of the task.

@@ -193,4 +193,15 @@ std::string Listing::Json() const {
   return array.Done();
 }
 
+std::string StoreJson(const proto::StoreRow& store) {
+  return JsonObject()
+      .Add("capacity_bytes", JsonNumber(uint64_t{store.capacity_bytes()}))
+      .Add("used_bytes", JsonNumber(uint64_t{store.used_bytes()}))
+      .Add("pinned_bytes", JsonNumber(uint64_t{store.pinned_bytes()}))
+      .Add("spilled_bytes", JsonNumber(uint64_t{store.spilled_bytes()}))
+      .Add("populated_bytes", JsonNumber(uint64_t{store.populated_bytes()}))
+      .Add("objects", JsonNumber(uint64_t{store.objects()}))
+      .Done();
+}
+
 }  // namespace sheaf

@@ -51,4 +51,7 @@ std::string FormatAmount(std::string_view resource, int64_t amount);
 // Control characters become '?': nothing that a user named may steer the terminal of another.
 std::string Printable(std::string_view text);
 
+// An object of JSON: what a node's store holds.
+std::string StoreJson(const proto::StoreRow& store);
+
 }  // namespace sheaf

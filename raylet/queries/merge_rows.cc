@@ -11,7 +11,6 @@
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/message_limits.h"
-#include "telemetry/page_of_rows.h"
 
 namespace sheaf {
 namespace {
@@ -167,41 +166,6 @@ void MergeProfile(const google::protobuf::RepeatedPtrField<proto::ProfileNode>& 
       sum.set_self_us(sum.self_us() + row.self_us());
     }
   }
-}
-
-namespace {
-
-std::string IdOf(const proto::TaskRow& row) { return row.task_id(); }
-std::string IdOf(const proto::ObjectRow& row) { return row.object_id(); }
-std::string IdOf(const proto::ActorRow& row) { return row.actor_id(); }
-std::string IdOf(const proto::GroupRow& row) { return row.group_id(); }
-// So that their order is that of the numbers.
-std::string IdOf(const proto::WorkerRow& row) {
-  return absl::StrCat(absl::Hex(row.process(), absl::kZeroPad16));
-}
-
-template <class Row>
-void CutRows(google::protobuf::RepeatedPtrField<Row>& rows, StateAsked& asked) {
-  if (rows.empty()) return;
-  telemetry::PageOfRows<Row> page(asked.message.after_id(), asked.page);
-  for (Row& row : rows) {
-    const std::string id = IdOf(row);
-    if (page.Wants(id)) page.Add(id, std::move(row));
-  }
-  rows.Clear();
-  page.Move([&rows](Row row) { *rows.Add() = std::move(row); });
-  if (page.more()) asked.answer.set_truncated(true);
-}
-
-}  // namespace
-
-void CutToPage(StateAsked& asked) {
-  if (!asked.message.by_id() || asked.message.ended()) return;
-  CutRows(*asked.answer.mutable_tasks(), asked);
-  CutRows(*asked.answer.mutable_objects(), asked);
-  CutRows(*asked.answer.mutable_actors(), asked);
-  CutRows(*asked.answer.mutable_groups(), asked);
-  CutRows(*asked.answer.mutable_workers(), asked);
 }
 
 void MergeCounts(const google::protobuf::RepeatedPtrField<proto::CountRow>& rows,

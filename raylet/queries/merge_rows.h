@@ -29,8 +29,6 @@ inline constexpr int kMaxProfileNodes = 50'000;
 void MergeProfile(const google::protobuf::RepeatedPtrField<proto::ProfileNode>& rows,
                   StateAsked& asked);
 
-// Leaves, of a question by ids, the rows of the page: in their order.
-void CutToPage(StateAsked& asked);
 // One row for each key, whoever counted.
 void MergeCounts(const google::protobuf::RepeatedPtrField<proto::CountRow>& rows,
                  proto::StateAnswer& answer);

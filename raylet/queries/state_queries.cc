@@ -69,9 +69,8 @@ absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
   query.asker = from;
   StateAsked& asked = query.asked;
   asked.message = std::move(message);
-  asked.page =
+  asked.limit =
       std::min(asked.message.limit() == 0 ? kDefaultLimit : asked.message.limit(), kMaxStateRows);
-  asked.limit = asked.message.by_id() ? 2 * kMaxStateRows : asked.page;
   // Who asks for its own askers leaves them time to hear of what was left out.
   const bool for_another_node = from.node != deps_.node;
   query.deadline = deps_.clock.Now() + PatienceOf(asked.message) / (for_another_node ? 2 : 1);
@@ -82,7 +81,6 @@ absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
   }
   asked.answer.set_request(asked.message.request());
   rows_.Fill(asked);
-  CutToPage(asked);
   AskProcesses(number, query);
   AskEvents(number, query);
   if (!for_another_node) {
@@ -101,7 +99,7 @@ Nanos StateQueries::PatienceOf(const proto::StateQuery& message) const {
 void StateQueries::AskProcesses(uint64_t number, Query& query) {
   proto::StateQuery question = query.asked.message;
   question.set_request(number);
-  question.set_limit(query.asked.page);
+  question.set_limit(query.asked.limit);
   if (question.what() == proto::StateQuery::WHY) {
     const auto id = ObjectId::FromHex(question.id());
     if (id.ok() && deps_.processes.contains(id->maker())) query.waits_for.insert(id->maker());
@@ -161,7 +159,7 @@ void StateQueries::AskSomeNodes(uint64_t number, Query& query) {
   if (query.nodes_to_ask.empty()) return;
   proto::StateQuery question = query.asked.message;
   question.set_request(number);
-  question.set_limit(query.asked.page);
+  question.set_limit(query.asked.limit);
   question.set_this_node(true);
   auto under_way = std::count_if(query.waits_for.begin(), query.waits_for.end(),
                                  [](ProcessId process) { return process.is_raylet(); });
@@ -236,7 +234,6 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   AppendNewActors(message.mutable_actors(), asked.answer, budget);
   budget.Append(message.mutable_digests(), asked.answer.mutable_digests());
   MergeCounts(message.counts(), asked.answer);
-  CutToPage(asked);
   if (!message.words().empty() &&
       message.words().size() + asked.answer.words().size() < kMaxWords) {
     // The owner's word first: it knows what the task itself waits for.
@@ -315,7 +312,6 @@ void StateQueries::FinishIfComplete(uint64_t number) {
     return;
   if (!for_another_node) rows_.FillWithoutGcs(query.asked);
   AppendGroupsOfGcs(query.groups, query.asked);
-  CutToPage(query.asked);
   // Not before: the GCS may not know yet that one waits no more.
   if (query.asked.message.what() == proto::StateQuery::DEMAND && !for_another_node) {
     KeepWaiting(query.asked.answer);

@@ -28,7 +28,6 @@ namespace sheaf {
 struct StateAsked {
   proto::StateQuery message;
   uint32_t limit = 0;  // Rows of a kind.
-  uint32_t page = 0;   // Of these are told; less than `limit` where they are told by ids.
   proto::StateAnswer answer;
   size_t stacks_bytes = 0;  // STACKS: of what processes of this node have told.
   // PROFILE: where a row is, from 1, by parent, job, line, function and file.

@@ -112,7 +112,6 @@ def test_the_command_line_follows_a_job_on_another_node(cluster, client, there, 
     job = client.submit_job(
         entrypoint=f"echo first; while [ ! -e {mark} ]; do sleep 0.05; done; echo last", **THERE
     )
-    wait_until(lambda: client.get_job_status(job) == JobStatus.RUNNING)
     follow = [
         [_program(), "job", "logs", "--follow", f"--address={client.get_address()}", job],
         [_program(), "logs", "job", job, "-f", f"--address={cluster.address}"],

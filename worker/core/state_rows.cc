@@ -7,7 +7,6 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/node_hash_map.h"
 #include "telemetry/event_words.h"
-#include "telemetry/page_of_rows.h"
 #include "telemetry/row_filters.h"
 #include "worker/core/process_core.h"
 #include "worker/limits.h"
@@ -24,10 +23,9 @@ class RowBudget {
     if (rows_ == 0 || bytes_ > kMaxStateBytes) answer_.set_truncated(true);
     return answer_.truncated();
   }
-  uint32_t rows() const { return rows_; }
   template <class Row>
   void Count(const Row& row) {
-    if (rows_ > 0) --rows_;
+    --rows_;
     bytes_ += row.ByteSizeLong();
   }
 
@@ -67,47 +65,19 @@ const char* TypeOf(const proto::TaskTemplate& spec) {
   return telemetry::CallKindName(telemetry::CallKindOf(spec.kind()));
 }
 
-// Rows as a question wants them: as they come, as many as there is room for, or a page by ids.
-template <class Row>
-class Rows {
- public:
-  Rows(const proto::StateQuery& query, RowBudget& budget,
-       google::protobuf::RepeatedPtrField<Row>& rows)
-      : budget_(budget),
-        rows_(rows),
-        page_(query.after_id(), budget.rows()),
-        by_id_(query.by_id()) {}
-
-  bool Want(const std::string& id) { return by_id_ ? page_.Wants(id) : !budget_.full(); }
-  bool full() { return !by_id_ && budget_.full(); }
-  void Add(const std::string& id, Row row) {
-    by_id_ ? page_.Add(id, std::move(row)) : Append(std::move(row));
-  }
-  // True: the page has all that there is.
-  bool Finish() {
-    page_.Move([this](Row row) {
-      if (!budget_.full()) Append(std::move(row));
-    });
-    return !page_.more();
-  }
-
- private:
-  void Append(Row row) {
-    budget_.Count(row);
-    *rows_.Add() = std::move(row);
-  }
-
-  RowBudget& budget_;
-  google::protobuf::RepeatedPtrField<Row>& rows_;
-  telemetry::PageOfRows<Row> page_;
-  const bool by_id_;
-};
+void Add(proto::TaskRow row, const proto::StateQuery& query, RowBudget& budget,
+         proto::StateAnswer& answer) {
+  if (!telemetry::FiltersHold(row, query.filters())) return;
+  budget.Count(row);
+  *answer.add_tasks() = std::move(row);
+}
 
 // Calls that this process has made and that are not over.
-void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, Rows<proto::TaskRow>& rows) {
+void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, RowBudget& budget,
+                 proto::StateAnswer& answer) {
   const std::string& id_sought = query.id();
   core.owner.tasks.ForEach([&](TaskRecord& task) {
-    if (task.state == TaskState::kFinished || rows.full()) return;
+    if (task.state == TaskState::kFinished || budget.full()) return;
     // Before its row is made: there may be a million, and the runtime waits.
     if (!query.filters().empty() &&
         (!telemetry::MayHold("state", StateOf(task), query.filters()) ||
@@ -117,7 +87,6 @@ void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, Rows<proto::
       return;
     const std::string id = core.owner.tasks.IdOf(task).ToHex();
     if (!id_sought.empty() && id.compare(0, 28, id_sought, 0, 28) != 0) return;
-    if (!rows.Want(id)) return;
     proto::TaskRow row;
     row.set_task_id(id);
     row.set_type(TypeOf(task.spec->spec));
@@ -134,20 +103,19 @@ void AddOwnCalls(ProcessCore& core, const proto::StateQuery& query, Rows<proto::
       row.set_worker(lease->worker->process.packed());
     if (task.spec->spec.kind() != proto::TaskTemplate::ACTOR_CREATION)
       row.set_words(core.owner.WordsOf(task));
-    if (telemetry::FiltersHold(row, query.filters())) rows.Add(id, std::move(row));
+    Add(std::move(row), query, budget, answer);
   });
 }
 
 // Those of others that run here.
-void AddRunningCalls(ProcessCore& core, const proto::StateQuery& query,
-                     Rows<proto::TaskRow>& rows) {
+void AddRunningCalls(ProcessCore& core, const proto::StateQuery& query, RowBudget& budget,
+                     proto::StateAnswer& answer) {
   const std::string& id_sought = query.id();
   core.executor.ForEachRunning([&](const CallExecution& call) {
-    const TaskId task = call.task();
-    const std::string id = task.ToHex();
-    if ((!id_sought.empty() && id != id_sought) || !rows.Want(id)) return;
+    const TaskId id = call.task();
+    if ((!id_sought.empty() && id.ToHex() != id_sought) || budget.full()) return;
     proto::TaskRow row;
-    row.set_task_id(id);
+    row.set_task_id(id.ToHex());
     row.set_type(TypeOf(call.spec()));
     row.set_created_unix_ms(telemetry::UnixMs(call.head().created_ms, UnixNow()));
     row.set_parent_sequence(call.head().parent_sequence_bits);
@@ -155,12 +123,12 @@ void AddRunningCalls(ProcessCore& core, const proto::StateQuery& query,
     if (began != 0) row.set_begin_unix_ns(began + UnixNow() - MonotonicNow());
     row.set_name(std::string(call.name()));
     row.set_state("RUNNING");
-    row.set_owner(task.maker_bits);
+    row.set_owner(id.maker_bits);
     row.set_job(core.job());
     row.set_attempt(call.attempt());
     if (!call.actor_id.is_nil()) row.set_actor_id(call.actor_id.ToHex());
     row.set_worker(core.self.packed());
-    if (telemetry::FiltersHold(row, query.filters())) rows.Add(id, std::move(row));
+    Add(std::move(row), query, budget, answer);
   });
 }
 
@@ -219,13 +187,13 @@ void AddFunctions(ProcessCore& core, proto::StateAnswer& answer) {
   counts.Move(answer);
 }
 
-void AddObjects(ProcessCore& core, const std::string& id_sought, Rows<proto::ObjectRow>& rows) {
+void AddObjects(ProcessCore& core, const std::string& id_sought, RowBudget& budget,
+                proto::StateAnswer& answer) {
   core.owner.references.ForEach([&](ObjectEntry& object) {
-    if (!object.owned || rows.full()) return;
-    const std::string id = object.id.ToHex();
-    if ((!id_sought.empty() && id != id_sought) || !rows.Want(id)) return;
-    proto::ObjectRow row;
-    row.set_object_id(id);
+    if (!object.owned || (!id_sought.empty() && object.id.ToHex() != id_sought)) return;
+    if (budget.full()) return;
+    proto::ObjectRow& row = *answer.add_objects();
+    row.set_object_id(object.id.ToHex());
     row.set_size_bytes(object.size);
     row.set_where(PlaceOf(object));
     row.set_owner(core.self.packed());
@@ -233,7 +201,7 @@ void AddObjects(ProcessCore& core, const std::string& id_sought, Rows<proto::Obj
     row.set_task_refs(object.uses);
     if (object.extra)
       row.set_borrowing_nodes(static_cast<uint32_t>(object.extra->borrowers.size()));
-    rows.Add(id, std::move(row));
+    budget.Count(row);
   });
 }
 
@@ -258,18 +226,12 @@ proto::StateAnswer AnswerOf(ProcessCore& core, const proto::StateQuery& query) {
   answer.set_request(query.request());
   RowBudget budget(query.limit(), answer);
   if (query.what() == proto::StateQuery::TASKS || query.what() == proto::StateQuery::WHY) {
-    Rows<proto::TaskRow> rows(query, budget, *answer.mutable_tasks());
-    AddOwnCalls(core, query, rows);
-    AddRunningCalls(core, query, rows);
-    if (!rows.Finish()) answer.set_truncated(true);
+    AddOwnCalls(core, query, budget, answer);
+    AddRunningCalls(core, query, budget, answer);
   }
   if (query.what() == proto::StateQuery::FUNCTIONS) AddFunctions(core, answer);
-  if (query.what() == proto::StateQuery::OBJECTS && query.counts_only()) {
-    CountObjects(core, answer);
-  } else if (query.what() == proto::StateQuery::OBJECTS) {
-    Rows<proto::ObjectRow> rows(query, budget, *answer.mutable_objects());
-    AddObjects(core, query.id(), rows);
-    if (!rows.Finish()) answer.set_truncated(true);
+  if (query.what() == proto::StateQuery::OBJECTS) {
+    query.counts_only() ? CountObjects(core, answer) : AddObjects(core, query.id(), budget, answer);
   }
   return answer;
 }

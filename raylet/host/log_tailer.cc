@@ -80,7 +80,7 @@ std::vector<LogBatch> LogTailer::Poll() {
     it = workers_.erase(it);
   }
   for (const std::string& job : jobs_) {
-    if (SizeOf(files_.PathOf(job)) > options_.max_job_bytes)
+    if (IsToRotate(job, SizeOf(files_.PathOf(job)), options_.max_job_bytes))
       files_.Rotate(job, options_.job_backups).IgnoreError();  // The next Poll tries again.
   }
   return batches;
@@ -104,7 +104,7 @@ void LogTailer::PollStream(Stream& stream, bool ended, proto::LogLines& lines) {
   } else if (ended) {
     SplitLines(stream, "", ended, lines);
   }
-  if (size > options_.max_file_bytes) Rotate(stream);
+  if (IsToRotate(fs::path(stream.path).filename(), size, options_.max_file_bytes)) Rotate(stream);
 }
 
 void LogTailer::SplitLines(Stream& stream, std::string_view text, bool ended,
@@ -133,6 +133,12 @@ void LogTailer::SplitLines(Stream& stream, std::string_view text, bool ended,
     lines.add_lines(ToValidUtf8(line));
     line.clear();
   }
+}
+
+bool LogTailer::IsToRotate(const std::string& name, int64_t bytes, int64_t most) const {
+  if (bytes <= most) return false;
+  return bytes > LogTailerOptions::kPatience * most || options_.is_unread == nullptr ||
+         !options_.is_unread(name);
 }
 
 void LogTailer::Rotate(Stream& stream) {

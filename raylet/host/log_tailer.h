@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ struct LogTailerOptions {
   // Of one stream to its driver; what comes faster is left out, with a note.
   int64_t bytes_per_poll = 64 << 10;
   size_t max_line_bytes = 16 << 10;  // Longer ones are cut into several.
+  // Whether something has yet to read what rotating the file of that name might drop. Such a file is
+  // rotated later, but not above kPatience times its size. nullptr: nothing reads.
+  std::function<bool(const std::string& name)> is_unread{};
+  static constexpr int64_t kPatience = 16;
 };
 
 struct LogBatch {
@@ -76,6 +81,7 @@ class LogTailer {
   void PollStream(Stream& stream, bool ended, proto::LogLines& lines);
   void SplitLines(Stream& stream, std::string_view text, bool ended, proto::LogLines& lines) const;
   void Rotate(Stream& stream);
+  bool IsToRotate(const std::string& name, int64_t bytes, int64_t most) const;
 
   LogFiles& files_;
   const LogTailerOptions options_;

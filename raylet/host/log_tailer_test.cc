@@ -115,6 +115,29 @@ SCENARIO("a file over its cap moves to .1 and starts anew") {
   CHECK(fixture.Lines() == Strings{"more"});
 }
 
+SCENARIO("a file that something has yet to read is moved later, but not put off for ever") {
+  bool is_unread = true;
+  LogTailerOptions options;
+  options.max_file_bytes = 10;
+  options.is_unread = [&](const std::string& name) {
+    return name == "worker-1.2.out" && is_unread;
+  };
+  Fixture fixture(options);
+  fixture.Write(2, ".out", "0123456\n89\n");
+  CHECK(fixture.Lines() == Strings{"0123456", "89"});
+  CHECK(fs::file_size(fixture.Path(2, ".out")) == 11);
+  WHEN("it has been read") {
+    is_unread = false;
+    fixture.Lines();
+    CHECK(fs::file_size(fixture.Path(2, ".out")) == 0);
+  }
+  WHEN("it grows beyond all patience") {
+    fixture.Write(2, ".out", std::string(LogTailerOptions::kPatience * 10, 'x') + "\n");
+    fixture.Lines();
+    CHECK(fs::file_size(fixture.Path(2, ".out")) == 0);
+  }
+}
+
 SCENARIO("the output of a submitted command is kept small while it runs, in so many parts") {
   LogTailerOptions options;
   options.max_job_bytes = 10;

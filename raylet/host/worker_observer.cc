@@ -26,6 +26,11 @@ absl::StatusOr<std::unique_ptr<WorkerObserver>> WorkerObserver::Start(
     MemoryWatchOptions memory, LogFiles& files, LogTailerOptions logs,
     std::function<void(LogBatch)> on_lines, std::unique_ptr<LogEvents> events) {
   SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Start("watch"));
+  if (events != nullptr) {
+    logs.is_unread = [reader = events.get()](const std::string& name) {
+      return reader->IsBehind(name);
+    };
+  }
   return std::unique_ptr<WorkerObserver>(new WorkerObserver(
       memory, files, logs, std::move(on_lines), std::move(events), std::move(loop)));
 }

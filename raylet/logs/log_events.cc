@@ -20,6 +20,8 @@ void LogEvents::Add(EventSource source) {
   thread_.Post([this, source = std::move(source)]() mutable {
     Stream& stream = streams_[source.name];
     stream.source = std::move(source);
+    const MutexLock lock(mutex_);
+    read_.emplace(stream.source.name, 0);
   });
 }
 
@@ -41,6 +43,13 @@ void LogEvents::ForgetUnused() {
   absl::btree_set<std::string> used;
   for (const auto& [name, stream] : streams_) used.insert(stream.source.process);
   absl::erase_if(known_, [&](const auto& known) { return !used.contains(known.first); });
+}
+
+bool LogEvents::IsBehind(const std::string& name) const {
+  const uint64_t moved = files_.MovedOut(name);
+  const MutexLock lock(mutex_);
+  const auto read = read_.find(name);
+  return read != read_.end() && read->second < moved;
 }
 
 void LogEvents::End(const std::string& name) {
@@ -75,6 +84,10 @@ void LogEvents::LookNow() {
     bool more = true;
     while (more && (stream.ended || pieces++ < kPiecesAtOnce)) more = ReadSome(stream);
     if (stream.ended && !failing_) {
+      {
+        const MutexLock lock(mutex_);
+        read_.erase(it->first);
+      }
       it = streams_.erase(it);
       ended = true;
     } else {
@@ -95,6 +108,10 @@ bool LogEvents::ReadSome(Stream& stream) {
   if (!Write(stream, *piece, stream.ended && piece->left() == 0)) return false;
   stream.offset = piece->next();
   stream.mark = piece->mark();
+  {
+    const MutexLock lock(mutex_);
+    read_[stream.source.name] = stream.offset;
+  }
   return piece->left() > 0;
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/container/btree_map.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "base/text/json.h"
 #include "raylet/logs/event_file.h"
 #include "raylet/logs/log_files.h"
@@ -48,6 +49,8 @@ class LogEvents {
   void Know(const std::string& process, std::function<EventFields()> more);
   // Nobody writes that file any more: with what is left of it, it is forgotten.
   void End(const std::string& name);
+  // Whether it has not even read what was moved out of that file: to move more might drop some.
+  bool IsBehind(const std::string& name) const;
   // Something may have been written. Does nothing while an earlier look is still to come.
   void Look();
   void Stop();
@@ -74,6 +77,8 @@ class LogEvents {
   absl::btree_map<std::string, Stream> streams_;
   absl::btree_map<std::string, std::function<EventFields()>> known_;  // By process.
   bool failing_ = false;
+  mutable Mutex mutex_;
+  absl::btree_map<std::string, uint64_t> read_ ABSL_GUARDED_BY(mutex_);  // Bytes, by name.
   std::atomic<bool> look_is_due_ = false;
   ThreadExecutor thread_{"log-events"};  // Last: it uses the others.
 };

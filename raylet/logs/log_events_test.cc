@@ -74,6 +74,23 @@ SCENARIO("each line of each file becomes one event, once it is whole or its writ
   CHECK(fixture.Lines().size() == 4);
 }
 
+SCENARIO("it is behind while it has not read what was moved out of a file") {
+  Fixture fixture;
+  LogEvents events(fixture.files, fixture.Out(), Fixture::Common());
+  events.Add(Fixture::Source());
+  fixture.Write("one\n");
+  events.Look();
+  REQUIRE(fixture.HasLines(1));
+  CHECK_FALSE(events.IsBehind("worker-1.2.out"));
+  fixture.Write("two\n");
+  REQUIRE(fixture.files.Rotate("worker-1.2.out", 1).ok());
+  CHECK(events.IsBehind("worker-1.2.out"));
+  CHECK_FALSE(events.IsBehind("worker-1.2.err"));  // Nothing reads that.
+  events.Look();
+  REQUIRE(fixture.HasLines(2));
+  CHECK(WaitUntil(20 * kSecond, [&] { return !events.IsBehind("worker-1.2.out"); }));
+}
+
 SCENARIO("a line says what is known of its process when it is read, and its last lines, too") {
   Fixture fixture;
   LogEvents events(fixture.files, fixture.Out(), Fixture::Common());

@@ -249,6 +249,12 @@ absl::Status LogFiles::Rotate(const std::string& name, int backups) {
   return absl::OkStatus();
 }
 
+uint64_t LogFiles::MovedOut(const std::string& name) const {
+  const MutexLock lock(mutex_);
+  const auto moved = moved_.find(name);
+  return moved == moved_.end() ? 0 : moved->second;
+}
+
 void LogFiles::Remove(const std::string& name) {
   const MutexLock lock(mutex_);
   for (int number = 0; number <= kMaxBackups; ++number)

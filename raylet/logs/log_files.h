@@ -45,6 +45,8 @@ class LogFiles {
   // between the end of the copy and the emptying, a few microseconds, is lost; where the copy
   // fails, as the disk is full, all is, and a word of it goes to the node's log.
   absl::Status Rotate(const std::string& name, int backups) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the log's bytes so many were moved out of the file: its first one has that number.
+  uint64_t MovedOut(const std::string& name) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Deletes the file with its older parts.
   void Remove(const std::string& name) ABSL_LOCKS_EXCLUDED(mutex_);
 

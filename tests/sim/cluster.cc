@@ -51,6 +51,7 @@ bool HasSecondHeads(const RunOptions& options) {
 
 Mix MixOf(const RunOptions& options, Random& random) {
   if (options.methods != nullptr) return Mix::OfMethods(random);
+  if (options.jobs) return Mix::OfJobs(random);
   Mix mix;
   if (options.tasks == 0) {
     mix = Mix::Draw(random);
@@ -156,6 +157,8 @@ RunResult Cluster::Run() {
   result.virtual_time = world_.now();
   result.faults = world_.fault_counts;
   result.errors = world_.oracle.errors();
+  result.commands = world_.oracle.commands();
+  result.command_ends = world_.oracle.command_ends();
   result.failures = world_.oracle.failures();
   world_.queue.Clear();
   return result;

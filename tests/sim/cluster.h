@@ -26,6 +26,7 @@ struct RunOptions {
   int nodes = 1;
   uint64_t tasks = 0;              // No faults; so many tasks in all, and nothing else.
   MethodTable* methods = nullptr;  // Every method is used, and has faults of its own.
+  bool jobs = false;               // Drivers submit commands, and do nothing else.
   Plant plant = Plant::kNone;
   bool trace = false;
 };
@@ -43,6 +44,8 @@ struct RunResult {
   uint64_t trace_hash = 0;
   uint64_t planted = 0;
   size_t calls = 0;
+  size_t commands = 0;                                      // That were started,
+  std::map<proto::Submission::State, size_t> command_ends;  // and what users saw them end as.
   Nanos virtual_time = 0;
   Nanos fault_time = 0;  // Of it, that in which there are faults and new work.
   FaultCounts faults{};

@@ -9,6 +9,7 @@
 //                              several nodes whole nodes crash too, and links between them are cut,
 //                              lost and slow
 //   sim --seeds K --seed FIRST ...                                     K runs
+//   ... --jobs                 drivers submit commands, and do nothing else
 //   sim --scale N              what a task and an idle node cost in clusters of up to N nodes
 #include <algorithm>
 #include <csignal>
@@ -60,6 +61,7 @@ std::string Replay(const RunOptions& options) {
   std::string command =
       absl::StrCat(program, " --seed ", options.seed, " --events ", options.events);
   if (options.nodes != 1) absl::StrAppend(&command, " --nodes ", options.nodes);
+  if (options.jobs) absl::StrAppend(&command, " --jobs");
   if (options.plant != Plant::kNone)
     absl::StrAppend(&command, " --plant ", std::string(PlantName(options.plant)));
   return command + " --trace";
@@ -82,14 +84,17 @@ RunResult RunOnce(const RunOptions& options) {
 }
 
 struct Total {
-  uint64_t runs = 0, failed = 0, events = 0, calls = 0;
+  uint64_t runs = 0, failed = 0, events = 0, calls = 0, commands = 0;
   Nanos fault_time = 0;
   FaultCounts faults{};
   std::map<ErrorKind, size_t> errors;
+  std::map<proto::Submission::State, size_t> command_ends;
   void Add(const RunResult& result) {
     ++runs;
     events += result.events;
     calls += result.calls;
+    commands += result.commands;
+    for (const auto& [state, count] : result.command_ends) command_ends[state] += count;
     fault_time += result.fault_time;
     for (size_t i = 0; i < faults.size(); ++i) faults[i] += result.faults[i];
     for (const auto& [kind, count] : result.errors) errors[kind] += count;
@@ -104,6 +109,9 @@ struct Total {
     }
     std::printf("errors that calls ended in:");
     for (const auto& [kind, count] : errors) std::printf(" %s %zu", ErrorName(kind), count);
+    std::printf("\ncommands that were started: %lu; that users saw end:", commands);
+    for (const auto& [state, count] : command_ends)
+      std::printf(" %s %zu", proto::Submission::State_Name(state).c_str(), count);
     std::printf("\n");
   }
 };
@@ -247,10 +255,11 @@ int Usage() {
   std::fprintf(stderr,
                "usage: sim --test | --planted | --methods | --scale NODES | [--seed N|random] "
                "[--seeds K] [--events E] "
-               "[--nodes N|FIRST..LAST] [--plant NAME] [--trace]\n"
+               "[--nodes N|FIRST..LAST] [--jobs] [--plant NAME] [--trace]\n"
                "--nodes N: a cluster of N, or each seed draws how many; from 2 on whole nodes "
                "crash and others join, nodes lose "
-               "sight of each other and of the GCS, and some are slow\nplants:");
+               "sight of each other and of the GCS, and some are slow\n"
+               "--jobs: drivers submit commands, and do nothing else\nplants:");
   for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
     std::fprintf(stderr, " %s", std::string(PlantName(static_cast<Plant>(i))).c_str());
   }
@@ -272,6 +281,10 @@ int Main(int argc, char** argv) {
     if (flag == "--planted") return Planted();
     if (flag == "--methods") {
       methods = true;
+      continue;
+    }
+    if (flag == "--jobs") {
+      options.jobs = true;
       continue;
     }
     if (flag == "--trace") {

@@ -204,8 +204,8 @@ void NodeWire::Break() {
 
 void Node::StartEntrypoint(const proto::Entrypoint& entrypoint, const std::vector<uint32_t>&) {
   const std::string& id = entrypoint.submission_id();
-  if (!commands_.insert(id).second)
-    world_.oracle.Fail("O3", absl::StrCat("the command '", id, "' is started twice on a node"));
+  commands_.insert(id);
+  world_.oracle.CommandStarts(id, number());
   OnLoop(world_.Between(100 * kMicrosecond, 5 * kMillisecond), [this, id] {
     if (!commands_.contains(id)) return;  // It was ended before.
     proto::EntrypointReport::Running running;
@@ -229,6 +229,8 @@ void Node::StopEntrypoint(const std::string& submission_id) {
 void Node::EndCommand(const std::string& submission_id, Nanos delay, proto::Death death) {
   OnLoop(delay, [this, submission_id, death = std::move(death)] {
     if (commands_.erase(submission_id) == 0) return;
+    if (death.cause() == proto::Death::EXITED)
+      world_.oracle.CommandEnds(submission_id, death.code() == 0);
     proto::EntrypointReport::Ended ended;
     *ended.mutable_death() = death;
     raylet_->OnEntrypointEnded(submission_id, std::move(ended));

@@ -296,6 +296,37 @@ void Oracle::ProcessDied(ProcessId process) {
   if (auto found = actor_of_.find(process); found != actor_of_.end()) Disturb(found->second);
 }
 
+void Oracle::CommandStarts(const std::string& id, NodeNumber node) {
+  CommandRecord& command = commands_[id];
+  if (!command.nodes.empty()) {
+    Fail("O3", absl::StrCat("the command '", id, "' is started on node ", node,
+                            " and was started on node ", command.nodes.back(), " before"));
+  }
+  command.nodes.push_back(node);
+}
+
+void Oracle::CommandIsOver(const std::string& id, proto::Submission::State state, bool wished) {
+  ++command_ends_[state];
+  const CommandRecord& command = commands_[id];
+  // A node may die before it has heard of the command.
+  const bool lost = command.nodes.empty()
+                        ? !dead_nodes_.empty()
+                        : std::any_of(command.nodes.begin(), command.nodes.end(),
+                                      [this](NodeNumber node) { return IsNodeDead(node); });
+  const bool may_be = state == proto::Submission::SUCCEEDED ? command.well == true
+                      : state == proto::Submission::STOPPED ? wished
+                                                            : command.well == false || lost;
+  if (!may_be) {
+    Fail("O3",
+         absl::StrCat("the command '", id, "' is ", proto::Submission::State_Name(state), ", and ",
+                      command.nodes.empty() ? "was never started"
+                      : !command.well       ? "did not end by itself"
+                      : *command.well       ? "ended well"
+                                            : "failed",
+                      wished ? "" : "; nobody asked for its end"));
+  }
+}
+
 void Oracle::ReadsRegister(const std::string& key, uint64_t least, uint64_t value) {
   const Register& known = registers_[key];
   if (value < least || value > known.begun) {

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@
 
 #include "base/error_kind.h"
 #include "base/ids.h"
+#include "proto/gcs.pb.h"
 
 namespace sheaf::sim {
 
@@ -121,6 +123,14 @@ class Oracle {
     return dead_.contains(process) || dead_nodes_.contains(process.node);
   }
 
+  // Commands that were submitted, by the names of their submissions.
+  void CommandStarts(const std::string& id, NodeNumber node);
+  void CommandEnds(const std::string& id, bool well) { commands_[id].well = well; }
+  // What the GCS says of one that is over; `wished`: somebody asked for its end.
+  void CommandIsOver(const std::string& id, proto::Submission::State state, bool wished);
+  size_t commands() const { return commands_.size(); }
+  const std::map<proto::Submission::State, size_t>& command_ends() const { return command_ends_; }
+
   // One register per key, with one writer who counts up.
   void Writes(const std::string& key, uint64_t value) { registers_[key].begun = value; }
   void Acknowledged(const std::string& key, uint64_t value) {
@@ -159,6 +169,10 @@ class Oracle {
     std::vector<ProcessId> processes;  // Oldest first.
     std::map<ProcessId, Incarnation> incarnations;
   };
+  struct CommandRecord {
+    std::vector<NodeNumber> nodes;  // Where it was started.
+    std::optional<bool> well;       // It ended by itself, so.
+  };
   struct Register {
     uint64_t begun = 0, acknowledged = 0;
   };
@@ -183,6 +197,8 @@ class Oracle {
   std::set<ObjectId> lost_on_disk_;
   bool stores_may_be_full_ = false;
   std::map<std::string, Register> registers_;
+  std::map<std::string, CommandRecord> commands_;
+  std::map<proto::Submission::State, size_t> command_ends_;
   std::map<ErrorKind, size_t> errors_;
   std::vector<std::string> failures_;
 };

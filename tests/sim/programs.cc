@@ -144,10 +144,11 @@ Async<> Workload::DriverThread(Process& process, std::shared_ptr<DriverState> sh
 
 Async<> Workload::Step(Process& process, DriverState& state) {
   const std::pair<uint32_t, int> weights[] = {
-      {mix_.tasks, 0},  {mix_.chains, 1},       {mix_.objects, 2},   {mix_.large, 3},
-      {mix_.nested, 4}, {mix_.makes_object, 5}, {mix_.fails, 6},     {mix_.crashes, 7},
-      {mix_.actors, 8}, {mix_.actor_calls, 9},  {mix_.streams, 10},  {mix_.cancels, 11},
-      {mix_.keys, 12},  {mix_.groups, 13},      {mix_.detached, 14}, {mix_.control, 15}};
+      {mix_.tasks, 0},    {mix_.chains, 1},       {mix_.objects, 2},   {mix_.large, 3},
+      {mix_.nested, 4},   {mix_.makes_object, 5}, {mix_.fails, 6},     {mix_.crashes, 7},
+      {mix_.actors, 8},   {mix_.actor_calls, 9},  {mix_.streams, 10},  {mix_.cancels, 11},
+      {mix_.keys, 12},    {mix_.groups, 13},      {mix_.detached, 14}, {mix_.control, 15},
+      {mix_.commands, 16}};
   uint64_t all = 0;
   for (const auto& [weight, what] : weights) all += weight;
   uint64_t draw = state.random.Below(all);
@@ -235,6 +236,9 @@ Async<> Workload::Step(Process& process, DriverState& state) {
       break;
     case 14:
       co_await Detached(process, state);
+      break;
+    case 16:
+      co_await Command(process, state);
       break;
     default:
       co_await Control(process, state);

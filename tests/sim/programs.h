@@ -17,7 +17,7 @@ namespace sheaf::sim {
 struct Mix {
   uint32_t tasks = 10, chains = 3, objects = 3, large = 1, nested = 3, makes_object = 3, fails = 2,
            crashes = 1, actors = 4, actor_calls = 10, streams = 2, cancels = 2, keys = 2,
-           groups = 1, detached = 1, control = 0;
+           groups = 1, detached = 1, control = 0, commands = 0;
   int threads = 2;             // Of each driver.
   uint32_t burst = 6;          // Calls at once.
   uint64_t one_large_in = 30;  // Results of plain tasks.
@@ -38,6 +38,8 @@ struct Mix {
   }
   // Whatever makes somebody speak to the GCS.
   static Mix OfMethods(Random& random);
+  // Commands are submitted, and nothing else.
+  static Mix OfJobs(Random& random);
 };
 
 class Workload {

@@ -20,7 +20,24 @@ bool IsOver(const proto::GcsReply& reply) {
   return error == ErrorKind::kSystem || error == ErrorKind::kNodeDied;
 }
 
+// It did not happen, and whoever wants it asks again later.
+bool IsFull(const proto::GcsReply& reply) {
+  return static_cast<ErrorKind>(reply.error()) == ErrorKind::kGcsStorageFull;
+}
+
 }  // namespace
+
+Mix Mix::OfJobs(Random& random) {
+  Mix mix;
+  for (uint32_t* weight :
+       {&mix.tasks, &mix.chains, &mix.objects, &mix.large, &mix.nested, &mix.makes_object,
+        &mix.fails, &mix.crashes, &mix.actors, &mix.actor_calls, &mix.streams, &mix.cancels,
+        &mix.keys, &mix.groups, &mix.detached})
+    *weight = 0;
+  mix.commands = 1;
+  mix.threads = 1 + static_cast<int>(random.Below(3));
+  return mix;
+}
 
 Mix Mix::OfMethods(Random& random) {
   Mix mix;
@@ -163,7 +180,7 @@ Async<> Workload::Command(Process& process, DriverState& state) {
   submit.mutable_submit_entrypoint()->mutable_entrypoint()->set_command("true");
   submit.mutable_submit_entrypoint()->set_idempotency_key(id);
   const proto::GcsReply accepted = co_await process.AskGcs({}, std::move(submit));
-  if (IsOver(accepted)) co_return;
+  if (IsOver(accepted) || IsFull(accepted)) co_return;
   if (accepted.error() != 0)
     world_.oracle.Fail("O3", absl::StrCat("'", id, "' is refused: ", accepted.message()));
   const bool stopped = state.random.OneIn(2);
@@ -172,7 +189,7 @@ Async<> Workload::Command(Process& process, DriverState& state) {
     proto::GcsRequest stop;
     stop.mutable_stop_submission()->set_submission_id(id);
     const proto::GcsReply told = co_await process.AskGcs({}, std::move(stop));
-    if (IsOver(told)) co_return;
+    if (IsOver(told) || IsFull(told)) co_return;
     if (told.error() != 0)
       world_.oracle.Fail("O3", absl::StrCat("'", id, "' is not there to stop: ", told.message()));
   }
@@ -187,8 +204,8 @@ Async<> Workload::Command(Process& process, DriverState& state) {
       world_.oracle.Fail("O3", absl::StrCat("'", id, "' is lost: ", found.message()));
     last = found.submission();
   }
-  if (last.state() == proto::Submission::STOPPED && !stopped)
-    world_.oracle.Fail("O3", absl::StrCat("'", id, "' was stopped, and nobody asked for it"));
+  const bool ended = last.state() > proto::Submission::RUNNING;
+  if (ended) world_.oracle.CommandIsOver(id, last.state(), stopped);
   proto::GcsRequest list, forget;
   list.mutable_list_submissions()->set_limit(10'000);
   const proto::GcsReply listed = co_await process.AskGcs({}, std::move(list));
@@ -200,8 +217,7 @@ Async<> Workload::Command(Process& process, DriverState& state) {
     world_.oracle.Fail("O3", absl::StrCat("'", id, "' is not listed once"));
   forget.mutable_delete_submission()->set_submission_id(id);
   const proto::GcsReply forgotten = co_await process.AskGcs({}, std::move(forget));
-  if (IsOver(forgotten)) co_return;
-  const bool ended = last.state() > proto::Submission::RUNNING;
+  if (IsOver(forgotten) || IsFull(forgotten)) co_return;
   // Asked again after an answer that was lost, it is gone already.
   const auto refused = static_cast<ErrorKind>(forgotten.error());
   if (ended && refused != ErrorKind::kNone && refused != ErrorKind::kNotFound)

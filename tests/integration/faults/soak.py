@@ -6,7 +6,8 @@ Usage: soak.py FAULT_TEST SHEAF_PROGRAM [ROW...]
 Rows of several nodes are run by node_rows.py, with this Python, which must be able to import the
 package of this build. Rows that are not named keep the line of their last run. FAULT_SEED and
 FAULT_COUNT are passed on. The row `sim` runs the simulator (tests/sim) for SIM_SECONDS, 300 unless
-set, from a random seed on, with 1 to 50 nodes; row 22 runs FAULT_COUNT seeds, 100 unless set, of
+set, from a random seed on, with 1 to 50 nodes; `sim_jobs` runs SIM_JOBS seeds, 100,000 unless set,
+of jobs that are submitted while everything fails, with 1 to 4 nodes; row 22 runs FAULT_COUNT seeds, 100 unless set, of
 its faults for each method. The row `monkey` runs random programs (tests/python/monkey.py) for
 MONKEY_SECONDS, 3600 unless set, two thirds of them on three nodes; `churn`, `interrupts`, `job_kills` and `tune_kills`
 are the programs of that name there. The row `scale` runs `sim --scale SIM_SCALE`, 1000 unless set,
@@ -32,10 +33,13 @@ PROGRAM_ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35"
 ROWS = sorted(
     [*PROGRAM_ROWS, "22", *node_rows.ROWS],
     key=lambda row: (not row.isdigit(), int(row) if row.isdigit() else 0, row),
-) + ["sim", "scale", "monkey", "churn", "interrupts", "job_kills", "tune_kills"]
+) + ["sim", "sim_jobs", "scale", "monkey", "churn", "interrupts", "job_kills", "tune_kills"]
 FOLDER = pathlib.Path(__file__).resolve().parent
 SIM_BATCH = 10  # Seeds of one process.
 SIM_NODES = ["1", "2..9", "10..50"]  # Of its clusters, in turn.
+SIM_JOBS_BATCH = 1000
+SIM_JOBS_NODES = ["1", "2..4", "2..4"]
+SIM_JOBS_EVENTS = 3000  # Of one run, about.
 # Programs of tests/python whose last lines are the figures: arguments, and which lines.
 PYTHON_ROWS = {
     "churn": (["--minutes=10"], r"^(\d+ rounds .*)$"),
@@ -110,6 +114,35 @@ def simulate(program: str) -> Outcome:
     return outcome(first, time.monotonic() - begin, not failed, [figures])
 
 
+def simulate_jobs(program: str) -> Outcome:
+    first = seed = random.randrange(1, 1 << 40)
+    begin = time.monotonic()
+    until = first + int(os.environ.get("SIM_JOBS", "100000"))
+    counts = dict.fromkeys(("GCS crashes", "node crashes", "SUCCEEDED", "FAILED", "STOPPED"), 0)
+    started, failed = 0, []
+    for nodes in itertools.cycle(SIM_JOBS_NODES):
+        if seed >= until:
+            break
+        batch = min(SIM_JOBS_BATCH, until - seed)
+        command = [program, "--jobs", f"--seed={seed}", f"--seeds={batch}"]
+        command += [f"--events={SIM_JOBS_EVENTS}", f"--nodes={nodes}"]
+        output, passed, _ = execute([part for word in command for part in word.split("=")], 3600)
+        if not passed:
+            print(output, flush=True)
+            failed += re.findall(r"^seed (\d+ .*) fails", output, flags=re.M) or [
+                f"{seed} and on, --nodes {nodes}"
+            ]
+        for name in counts:
+            counts[name] += sum(int(n) for n in re.findall(rf"{name} (\d+)", output))
+        started += sum(int(n) for n in re.findall(r"that were started: (\d+)", output))
+        seed += batch
+    figures = f"{seed - first} runs, {started} commands started, none twice; "
+    figures += ", ".join(f"{count} {name}" for name, count in counts.items())
+    figures += f"; failed seeds: {', '.join(failed)}" if failed else ", no seed failed"
+    print(f"row sim_jobs: {figures}", flush=True)
+    return outcome(first, time.monotonic() - begin, not failed, [figures])
+
+
 def every_method(program: str) -> Outcome:
     """Row 22."""
     first = int(os.environ.get("FAULT_SEED") or random.randrange(1, 1 << 32))
@@ -167,7 +200,7 @@ def python_program(row: str) -> Outcome:
 
 
 def run_row(row: str, program: str, simulator: str) -> Outcome:
-    in_simulator = {"22": every_method, "sim": simulate, "scale": scale}
+    in_simulator = {"22": every_method, "sim": simulate, "sim_jobs": simulate_jobs, "scale": scale}
     if row in in_simulator:
         return in_simulator[row](simulator)
     if row == "monkey":

@@ -17,7 +17,9 @@ void Entrypoints::OnStart(const proto::StartEntrypoint& message) {
     if (known->second.report.attempt() == message.attempt()) Report(known->second.report);
     return;
   }
-  if (unacknowledged_.contains({id, message.attempt()})) return;  // It has ended, and says so.
+  const Attempt attempt{id, message.attempt()};
+  if (unacknowledged_.contains(attempt)) return;  // It has ended, and says so.
+  if (over_.contains(attempt)) return;
   const absl::StatusOr<Resources> resources = Resources::FromMap(wanted.resources().amounts());
   if (!resources.ok()) return GiveBack(message, std::string(resources.status().message()));
   const auto here = deps_.view.nodes.find(deps_.view.local);
@@ -94,7 +96,16 @@ void Entrypoints::ReportEnd(proto::EntrypointReport report) {
   *request.mutable_entrypoint_report() = report;
   unacknowledged_[attempt] = std::move(report);
   deps_.gcs.Insist(std::move(request),
-                   [this, attempt](const proto::GcsReply&) { unacknowledged_.erase(attempt); });
+                   [this, attempt](const proto::GcsReply&) { Remember(attempt); });
+}
+
+void Entrypoints::Remember(const Attempt& attempt) {
+  unacknowledged_.erase(attempt);
+  if (!over_.insert(attempt).second) return;
+  over_order_.push_back(attempt);
+  if (over_order_.size() <= kRemembered) return;
+  over_.erase(over_order_.front());
+  over_order_.pop_front();
 }
 
 void Entrypoints::FillReport(proto::NodeReport* report) const {

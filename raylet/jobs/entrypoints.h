@@ -4,12 +4,15 @@
 // waits, and looks at all nodes. Pure; one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <utility>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "proto/gcs.pb.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/scheduling/resource_ledger.h"
@@ -47,6 +50,9 @@ class Entrypoints {
   void FillReport(proto::NodeReport* report) const;
 
  private:
+  // Of those that are over: an order of one may come again, late.
+  static constexpr size_t kRemembered = 4096;
+  using Attempt = std::pair<std::string, uint32_t>;
   struct Running {
     proto::EntrypointReport report;  // How it is.
     Allocation allocation;
@@ -54,12 +60,14 @@ class Entrypoints {
   void Report(const proto::EntrypointReport& report);
   // A word that ends an attempt, kept until the GCS has it on disk.
   void ReportEnd(proto::EntrypointReport report);
+  void Remember(const Attempt& attempt);
   void GiveBack(const proto::StartEntrypoint& message, const std::string& why);
 
   const Deps deps_;
   absl::btree_map<std::string, Running> entrypoints_;
-  using Attempt = std::pair<std::string, uint32_t>;
   absl::btree_map<Attempt, proto::EntrypointReport> unacknowledged_;
+  absl::btree_set<Attempt> over_;  // The GCS has their end on disk.
+  std::deque<Attempt> over_order_;
 };
 
 }  // namespace sheaf

@@ -83,6 +83,16 @@ SCENARIO("a submitted command is started once, however often it is ordered") {
       CHECK(node.Reports().at(0).ended().death().code() == 3);
       CHECK(node.NodeReport().entrypoints().empty());
     }
+    THEN("an order that comes late, when the GCS has its end, starts nothing") {
+      CHECK(node.Reports().size() == 1);
+      node.entrypoints.OnStart(node.Order("one", 2));
+      CHECK(node.processes_of_it.started.size() == 1);
+      CHECK(node.Reports().empty());
+      AND_THEN("one of another attempt does") {
+        node.entrypoints.OnStart(node.Order("one", 2, 2));
+        CHECK(node.processes_of_it.started.size() == 2);
+      }
+    }
   }
   WHEN("the GCS has no room for its end on its disk") {
     node.entrypoints.OnEnded("one", node.Exit(0));
@@ -127,6 +137,8 @@ SCENARIO("what is not there has ended, for who wants it to end") {
   REQUIRE(reports.size() == 1);
   CHECK(reports[0].has_ended());
   CHECK(reports[0].attempt() == 4);
+  node.entrypoints.OnStart(node.Order("none", 0, 4));  // The order was on its way.
+  CHECK(node.processes_of_it.started.empty());
 }
 
 }  // namespace sheaf

@@ -4,6 +4,7 @@
 
 #include "sheaf/internal/call.h"
 
+#include "api/call_sampler.h"
 #include "api/coroutine_loop.h"
 #include "api/failures.h"
 #include "api/process.h"
@@ -144,6 +145,7 @@ void ThrowIfCancelled() {
 
 void RunUntil(std::coroutine_handle<> start, const bool* done) {
   auto root = std::make_shared<CoroutineRoot>();
+  root->function = CurrentFunction().function;
   const auto loop = std::make_shared<CoroutineLoop>();
   root->loop = loop;
   root->execution = CurrentExecution();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/call_sampler.h"
 #include "api/process.h"
 
 namespace sheaf::inline v1::internal {
@@ -75,7 +76,10 @@ void CoroutineLoop::Resume(const std::shared_ptr<CoroutineRoot>& root,
     outer_task = runtime->current_task();
     runtime->SetCurrentTask(root->task);
   }
-  coroutine.resume();
+  {
+    const SampledCall sampled(root->function);
+    coroutine.resume();
+  }
   if (runtime != nullptr) runtime->SetCurrentTask(outer_task);
   CurrentExecution() = outer_execution;
   current_root = outer;

@@ -11,6 +11,7 @@
 
 #include "api/core.h"
 #include "base/mutex.h"
+#include "sheaf/internal/registry.h"
 
 namespace sheaf::inline v1::internal {
 
@@ -19,8 +20,9 @@ class CoroutineLoop;
 // One call (or BlockOn) whose coroutine runs or waits. Touched by its loop's thread only, but for
 // `loop`.
 struct CoroutineRoot {
-  std::weak_ptr<CoroutineLoop> loop;  // Weak, as what the loop has to run holds roots.
-  Execution* execution = nullptr;     // Of a call; outlives the coroutine's frame, not this struct.
+  std::weak_ptr<CoroutineLoop> loop;         // Weak, as what the loop has to run holds roots.
+  const FunctionRecord* function = nullptr;  // Whose time it takes.
+  Execution* execution = nullptr;  // Of a call; outlives the coroutine's frame, not this struct.
   TaskId task;
   bool cancelled = false;
   // Counts them: a resumption names the wait that it ends, late ones are dropped.

@@ -90,6 +90,9 @@ void PrintLines(const proto::LogLines& lines) {
     options.worker_token = start.token;
     options.value_bytes = static_cast<uint64_t>(settings->value_bytes);
     options.events = settings->events;
+    options.on_segment = [&handler, hz = settings->profile_hz](std::shared_ptr<std::byte> segment) {
+      handler.SampleCalls(std::move(segment), hz);
+    };
     options.handler = &handler;
     options.awaits_calls = true;  // They use the actor, which handler.Stop() destroys.
     options.interrupted = [] { return IsCancelled(); };

@@ -109,6 +109,7 @@ void WorkerHandler::Execute(std::shared_ptr<Execution> execution) {
 
 void WorkerHandler::Run(const FunctionRecord& function, std::shared_ptr<Execution> execution) {
   const Running running(execution.get());
+  const SampledCall sampled(&function);
   if (function.kind != FunctionRecord::Kind::kMethod)
     SetRunningStrategy(execution->spec().lease().strategy());
   Call call(std::move(execution), instance_.load(std::memory_order_acquire));
@@ -153,6 +154,7 @@ void WorkerHandler::StartCoroutine(const Call& call, std::coroutine_handle<> bod
   auto root = std::make_shared<CoroutineRoot>();
   const std::shared_ptr<CoroutineLoop> loop = Loop();
   root->loop = loop;
+  root->function = CurrentFunction().function;
   root->execution = &call.execution();
   root->task = call.execution().task();
   {
@@ -174,6 +176,10 @@ void WorkerHandler::Cancel(TaskId task) {
   if (const std::shared_ptr<CoroutineLoop> loop = root->loop.lock()) loop->Cancel(root);
 }
 
+void WorkerHandler::SampleCalls(std::shared_ptr<std::byte> segment, int64_t hz) {
+  if (hz > 0) sampler_ = CallSampler::Start(std::move(segment), hz);
+}
+
 void WorkerHandler::Stop() {
   std::unique_ptr<ThreadExecutor> thread;
   {
@@ -185,6 +191,7 @@ void WorkerHandler::Stop() {
   thread.reset();
   void* const instance = instance_.exchange(nullptr);
   if (instance != nullptr) destroy_(instance);
+  sampler_.reset();
 }
 
 }  // namespace sheaf::inline v1::internal

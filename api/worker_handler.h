@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "absl/container/flat_hash_map.h"
+#include "api/call_sampler.h"
 #include "api/core.h"
 #include "api/coroutine_loop.h"
 #include "base/executor.h"
@@ -24,6 +25,9 @@ class WorkerHandler final : public TaskHandler {
 
   void Execute(std::shared_ptr<Execution> execution) override;
   void Cancel(TaskId task) override;
+  // Before the first call, with the bytes of the process's segment: notes where the time of calls
+  // goes, `hz` times a second; 0: never.
+  void SampleCalls(std::shared_ptr<std::byte> segment, int64_t hz);
   // Ends the thread of coroutines, then the actor. Before the runtime goes.
   void Stop();
 
@@ -41,6 +45,7 @@ class WorkerHandler final : public TaskHandler {
   std::atomic<const FunctionRecord*> class_{nullptr};  // The constructor that made the instance.
   std::atomic<bool> async_actor_{false};
 
+  std::unique_ptr<CallSampler> sampler_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   std::shared_ptr<CoroutineLoop> loop_ ABSL_GUARDED_BY(mutex_);

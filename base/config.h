@@ -62,8 +62,8 @@ struct Settings {
   // SHEAF_EVENTS: 1: what calls did and how long they took is recorded, for lists of ended calls and
   // timelines; 0: nothing is.
   bool events = true;
-  // SHEAF_PROFILE_HZ: how often a second a Python worker looks where the time of its calls goes, for
-  // `sheaf profile`; 0: never.
+  // SHEAF_PROFILE_HZ: how often a second a worker looks where the time of its calls goes, in C++ of
+  // processor time; for `sheaf profile`; 0: never.
   int64_t profile_hz = 50;
   // SHEAF_LOG_TO_DRIVER: 1: what workers print appears at the driver; 0: it is in their files
   // alone.

@@ -40,7 +40,10 @@ std::string FileOf(const proto::ProfileNode& node) {
 
 std::string ShownName(const proto::ProfileNode& node) {
   std::string name = node.function();
-  if (!node.file().empty()) absl::StrAppend(&name, " (", FileOf(node), ":", node.line(), ")");
+  if (node.file().empty()) return name;
+  absl::StrAppend(&name, " (", FileOf(node));
+  if (node.line() != 0) absl::StrAppend(&name, ":", node.line());  // Compiled code has no line.
+  name += ')';
   return name;
 }
 

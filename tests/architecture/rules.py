@@ -25,7 +25,7 @@ MAY_USE = {
     "gcs": "base proto metrics rpc scheduling",
     "raylet": "base proto shm metrics telemetry rpc object_store scheduling",
     "worker": "base proto shm metrics telemetry object_store collective",
-    "api": "base shm worker object_store collective",
+    "api": "base shm worker object_store collective telemetry",
     "python_bindings": "api worker object_store collective telemetry base",
     "dashboard": "base proto http telemetry",
     "cli": "base proto shm http dashboard rpc metrics telemetry object_store gcs raylet",

@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 #include <stdexcept>
@@ -40,7 +42,17 @@ std::string Twice(const std::string& text) { return text + text; }
 int Overloaded(int x) { return x; }
 int Overloaded(int x, int y) { return x + y; }
 
-SHEAF_REMOTE(Square, Sum, Ramp, Counts, Echo, Nothing, At, UpTo, Crash, Pid, Twice);
+[[gnu::noinline]] double Turn(double seconds) {
+  double x = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+    for (int i = 0; i < 100'000; ++i) x = std::sqrt(x + i);
+  }
+  return x;
+}
+double Burn(double seconds) { return Turn(seconds) + 1; }
+
+SHEAF_REMOTE(Burn, Square, Sum, Ramp, Counts, Echo, Nothing, At, UpTo, Crash, Pid, Twice);
 SHEAF_REMOTE(static_cast<int (*)(int)>(Overloaded), static_cast<int (*)(int, int)>(Overloaded));
 
 // Calls of C++ from a C++ worker, in a job of either language; and of Python.

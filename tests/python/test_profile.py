@@ -5,6 +5,7 @@ import ctypes
 import gzip
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -16,7 +17,10 @@ import urllib.request
 import pytest
 import sheaf
 from conftest import WAIT_S, wait_until
+from sheaf import _core, cross_language
 from sheaf.cluster_utils import _program
+
+LIBRARY = pathlib.Path(_core.__file__).resolve().parents[2] / "tests/python/libcross_language.so"
 
 
 def command(*arguments, code=0, env=None):
@@ -56,7 +60,7 @@ class Profile:
         stacks = {}
         for line in self.of("--format", "folded", "--function", function).decode().splitlines():
             path, _, microseconds = line.rpartition(" ")
-            names = tuple(re.sub(r" \(\S+:\d+\)$", "", name) for name in path.split(";"))
+            names = tuple(re.sub(r" \(\S+?(:\d+)?\)$", "", name) for name in path.split(";"))
             stacks[names] = stacks.get(names, 0) + int(microseconds) / 1e6
         return stacks
 
@@ -113,6 +117,19 @@ def test_calls_that_wait_are_seen_as_well(profile):
     sheaf.get(waits.remote())
     wait_until(lambda: profile.seconds("waits") > 1)
     assert profile.seconds("waits") < 3
+
+
+def test_functions_of_compiled_code_are_named(profile):
+    cross_language.load(LIBRARY)
+    sheaf.get(cross_language.cpp_function("app::Burn").remote(1.0), timeout=WAIT_S)
+    stacks = wait_until(
+        lambda: (
+            (found := profile.seconds_below("app::Burn")) and sum(found.values()) > 0.3 and found
+        )
+    )
+    assert sum(stacks.values()) < 2
+    named = sum(time for path, time in stacks.items() if path[:2] == ("app::Burn", "app::Turn"))
+    assert named > 0.9 * sum(stacks.values()), stacks
 
 
 def test_many_short_calls_are_not_missed(profile):

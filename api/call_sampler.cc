@@ -1,0 +1,384 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "api/call_sampler.h"
+
+#include <dlfcn.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/debugging/symbolize.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "telemetry/profile_writer.h"
+
+namespace sheaf::inline v1::internal {
+namespace {
+
+constexpr size_t kMostFrames = 126;  // Of a stack, the innermost ones.
+constexpr size_t kSamples = 32;      // Of a thread, between two looks at them.
+constexpr Nanos kLooksEvery = 200 * kMillisecond;
+constexpr size_t kMostNames = 50'000;  // Of addresses.
+
+struct Sample {
+  const FunctionRecord* function;
+  uint32_t periods;  // So many of the timer passed since the last one.
+  uint32_t depth;
+  std::array<uintptr_t, kMostFrames> frames;  // Addresses of instructions, the innermost first.
+};
+
+// What one thread's handler notes. Lives until the thread has ended and its samples were read.
+struct ThreadSamples {
+  std::atomic<uint64_t> written{0}, read{0};
+  std::atomic<uint64_t> lost{0};  // Periods for which there was no room,
+  std::atomic<const FunctionRecord*> lost_in{nullptr};
+  std::atomic<bool> thread_ended{false};
+  std::array<Sample, kSamples> samples;
+};
+
+// Of the calling thread. The handler reads them, so they are set in an order in which each moment is
+// right, and are words of their own.
+struct ThreadState {
+  std::atomic<const FunctionRecord*> function{nullptr};
+  std::atomic<uintptr_t> outermost{0};
+  std::atomic<ThreadSamples*> samples{nullptr};
+};
+thread_local constinit ThreadState here;
+
+// The samplers of a process, one after the other, and the handler, which may be late, share these.
+struct Shared {
+  std::atomic<Nanos> period{0};  // 0: nobody wants samples.
+  std::atomic<bool> asleep{false};
+  sem_t wake{};
+  Mutex mutex;
+  std::vector<std::unique_ptr<ThreadSamples>> threads ABSL_GUARDED_BY(mutex);
+
+  Shared() { sem_init(&wake, 0, 0); }
+};
+Shared& TheShared() {
+  static Shared& shared = *new Shared;  // For the process's life.
+  return shared;
+}
+
+struct Registers {
+  uintptr_t instruction, stack, frame;
+};
+Registers RegistersOf(const void* context) {
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return {static_cast<uintptr_t>(machine.gregs[REG_RIP]),
+          static_cast<uintptr_t>(machine.gregs[REG_RSP]),
+          static_cast<uintptr_t>(machine.gregs[REG_RBP])};
+#elif defined(__aarch64__)
+  return {machine.pc, machine.sp, machine.regs[29]};
+#else
+#error "how are the registers of this processor called?"
+#endif
+}
+
+// Each frame begins with the frame pointer of its caller and the address to return to. A register that
+// holds something else leads out of the bounds sooner or later, never to another's memory.
+[[gnu::no_sanitize("address", "thread")]] uint32_t Walk(
+    Registers at, uintptr_t outermost, std::array<uintptr_t, kMostFrames>& frames) {
+  uint32_t depth = 0;
+  frames[depth++] = at.instruction;
+  uintptr_t lowest = at.stack;
+  uintptr_t frame = at.frame;
+  while (depth < kMostFrames && frame >= lowest && frame % sizeof(uintptr_t) == 0 &&
+         frame < outermost && outermost - frame >= 2 * sizeof(uintptr_t)) {
+    const auto* const words = reinterpret_cast<const uintptr_t*>(frame);
+    if (words[1] == 0) break;
+    frames[depth++] = words[1] - 1;  // Within the call, not behind it.
+    lowest = frame + 2 * sizeof(uintptr_t);
+    frame = words[0];
+  }
+  return depth;
+}
+
+void OnTimer(int, siginfo_t* info, void* context) {
+  const FunctionRecord* const function = here.function.load(std::memory_order_relaxed);
+  ThreadSamples* const samples = here.samples.load(std::memory_order_relaxed);
+  if (function == nullptr || samples == nullptr || info->si_code != SI_TIMER) return;
+  const int error = errno;
+  const auto periods = 1 + static_cast<uint32_t>(std::max(info->si_overrun, 0));
+  const uint64_t written = samples->written.load(std::memory_order_relaxed);
+  if (written - samples->read.load(std::memory_order_acquire) == kSamples) {
+    samples->lost_in.store(function, std::memory_order_relaxed);
+    samples->lost.fetch_add(periods, std::memory_order_relaxed);
+    return;
+  }
+  Sample& sample = samples->samples[written % kSamples];
+  sample.function = function;
+  sample.periods = periods;
+  sample.depth =
+      Walk(RegistersOf(context), here.outermost.load(std::memory_order_relaxed), sample.frames);
+  samples->written.store(written + 1, std::memory_order_release);
+  Shared& shared = TheShared();
+  // Behind `written`, as the sampler looks once more after it has said that it sleeps.
+  if (shared.asleep.exchange(false, std::memory_order_seq_cst)) sem_post(&shared.wake);
+  errno = error;
+}
+
+// The timer of the calling thread, from its first call to its end.
+class ThreadTimer {
+ public:
+  ThreadTimer() = default;
+  ~ThreadTimer() { Stop(); }
+  ThreadTimer(const ThreadTimer&) = delete;
+  ThreadTimer& operator=(const ThreadTimer&) = delete;
+
+  void Prepare(Nanos period) {
+    if (period_ == period) [[likely]]
+      return;
+    Stop();
+    period_ = period;
+    if (period == 0) return;
+    auto samples = std::make_unique_for_overwrite<ThreadSamples>();
+    sigevent event{};
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = SIGPROF;
+    event._sigev_un._tid = static_cast<pid_t>(syscall(SYS_gettid));
+    // None is to be had: this thread is not sampled.
+    if (timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) != 0) return;
+    samples_ = samples.get();
+    {
+      Shared& shared = TheShared();
+      const MutexLock lock(shared.mutex);
+      shared.threads.push_back(std::move(samples));
+    }
+    here.samples.store(samples_, std::memory_order_relaxed);
+    sigset_t profile;
+    sigemptyset(&profile);
+    sigaddset(&profile, SIGPROF);
+    pthread_sigmask(SIG_UNBLOCK, &profile, nullptr);
+    const timespec every{period / kSecond, period % kSecond};
+    const itimerspec often{every, every};
+    timer_settime(timer_, 0, &often, nullptr);
+  }
+
+ private:
+  void Stop() {
+    if (samples_ == nullptr) return;
+    timer_delete(timer_);  // One that is on its way finds no room to note it in.
+    here.samples.store(nullptr, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    samples_->thread_ended.store(true, std::memory_order_release);
+    samples_ = nullptr;
+  }
+
+  Nanos period_ = 0;
+  timer_t timer_{};
+  ThreadSamples* samples_ = nullptr;
+};
+
+// "app::Twice<int>" -> "app::Twice": as the symbols of compiled functions are written here.
+std::string Plain(std::string_view name) {
+  std::string plain;
+  int depth = 0;
+  for (const char c : name) {
+    depth += c == '<';
+    if (depth == 0) plain += c;
+    depth -= c == '>';
+  }
+  if (plain.ends_with("()")) plain.resize(plain.size() - 2);
+  return plain;
+}
+
+bool IsOfSheaf(std::string_view name) {
+  return name.starts_with("sheaf::") || name.starts_with("libsheaf");
+}
+
+}  // namespace
+
+// Names samples and writes them, on a thread of its own.
+class CallSampler::Writer {
+ public:
+  Writer(std::shared_ptr<std::byte> segment, Nanos period)
+      : segment_(std::move(segment)),
+        writer_(telemetry::ProfilePageOf(segment_.get())),
+        period_us_(static_cast<uint64_t>(period / kMicrosecond)),
+        thread_("sheaf-profile") {
+    thread_.Post([this] { Run(); });
+  }
+  ~Writer() {
+    stopping_.store(true, std::memory_order_relaxed);
+    sem_post(&TheShared().wake);
+    thread_.Stop();
+    while (Read()) {
+    }
+  }
+
+ private:
+  struct Name {
+    std::string function, module;
+    uint32_t frame = 0;
+  };
+
+  void Run();
+  bool Read();
+  bool ReadFrom(ThreadSamples& samples);
+  void Add(const Sample& sample);
+  const Name& NameOf(uintptr_t address);
+
+  const std::shared_ptr<std::byte> segment_;
+  telemetry::ProfileWriter writer_;
+  const uint64_t period_us_;
+  absl::flat_hash_map<uintptr_t, Name> names_;
+  std::atomic<bool> stopping_{false};
+  ThreadExecutor thread_;  // Last: it uses the others.
+};
+
+void CallSampler::Writer::Run() {
+  Shared& shared = TheShared();
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (Read()) {
+      const Nanos end = MonotonicNow() + kLooksEvery;
+      const timespec until{end / kSecond, end % kSecond};
+      sem_clockwait(&shared.wake, CLOCK_MONOTONIC, &until);
+      continue;
+    }
+    shared.asleep.store(true, std::memory_order_seq_cst);
+    if (Read()) {
+      shared.asleep.store(false, std::memory_order_relaxed);
+    } else if (!stopping_.load(std::memory_order_relaxed)) {
+      sem_wait(&shared.wake);  // Until some thread works, or this ends.
+    }
+  }
+}
+
+// True: there was something.
+bool CallSampler::Writer::Read() {
+  std::vector<ThreadSamples*> threads;
+  Shared& shared = TheShared();
+  {
+    const MutexLock lock(shared.mutex);
+    std::erase_if(shared.threads, [](const std::unique_ptr<ThreadSamples>& thread) {
+      return thread->thread_ended.load(std::memory_order_acquire) &&
+             thread->written.load(std::memory_order_relaxed) ==
+                 thread->read.load(std::memory_order_relaxed);
+    });
+    for (const auto& thread : shared.threads) threads.push_back(thread.get());
+  }
+  bool some = false;
+  for (ThreadSamples* thread : threads) some |= ReadFrom(*thread);
+  return some;
+}
+
+bool CallSampler::Writer::ReadFrom(ThreadSamples& samples) {
+  const uint64_t written = samples.written.load(std::memory_order_acquire);
+  uint64_t read = samples.read.load(std::memory_order_relaxed);
+  const bool some = read != written;
+  for (; read != written; ++read) {
+    Add(samples.samples[read % kSamples]);
+    samples.read.store(read + 1, std::memory_order_release);
+  }
+  if (const uint64_t lost = samples.lost.exchange(0, std::memory_order_relaxed); lost != 0) {
+    Sample sample;
+    sample.function = samples.lost_in.load(std::memory_order_relaxed);
+    sample.periods = static_cast<uint32_t>(lost);
+    sample.depth = 0;
+    Add(sample);
+  }
+  return some;
+}
+
+void CallSampler::Writer::Add(const Sample& sample) {
+  const std::string& called = sample.function->name;
+  uint32_t node = writer_.Below(telemetry::ProfileWriter::kRoot, writer_.FrameOf(called, "", 0));
+  uint32_t depth = sample.depth;
+  const auto name = [&]() -> const std::string& {
+    return NameOf(sample.frames[depth - 1]).function;
+  };
+  while (depth > 0 && IsOfSheaf(name())) --depth;
+  // The function that was called, behind what the standard library calls it by, or inlined there.
+  const uint32_t below = depth;
+  while (depth > 0 && name().starts_with("std::")) --depth;
+  if (depth > 0 && name() == Plain(called)) {
+    --depth;
+  } else {
+    depth = below;
+  }
+  for (; depth > 0; --depth) node = writer_.Below(node, NameOf(sample.frames[depth - 1]).frame);
+  writer_.Add(node, sample.periods * period_us_);
+}
+
+const CallSampler::Writer::Name& CallSampler::Writer::NameOf(uintptr_t address) {
+  if (const auto known = names_.find(address); known != names_.end()) return known->second;
+  if (names_.size() >= kMostNames) names_.clear();
+  const void* const at = reinterpret_cast<const void*>(address);
+  Name name;
+  Dl_info module{};
+  if (dladdr(at, &module) != 0 && module.dli_fname != nullptr) name.module = module.dli_fname;
+  std::array<char, 1024> text;
+  if (absl::Symbolize(at, text.data(), static_cast<int>(text.size()))) {
+    name.function = Plain(text.data());
+  } else {
+    const std::string_view file = std::string_view(name.module).substr(name.module.rfind('/') + 1);
+    name.function =
+        absl::StrCat(file.empty() ? "?" : absl::string_view(file.data(), file.size()), "+0x",
+                     absl::Hex(address - reinterpret_cast<uintptr_t>(module.dli_fbase)));
+  }
+  name.frame = writer_.FrameOf(name.function, name.module, 0);
+  return names_[address] = std::move(name);
+}
+
+CallSampler::CallSampler(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {}
+
+std::unique_ptr<CallSampler> CallSampler::Start(std::shared_ptr<std::byte> segment, int64_t hz) {
+  struct sigaction now{}, ours{};
+  ours.sa_sigaction = OnTimer;
+  ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+  sigemptyset(&ours.sa_mask);
+  if (sigaction(SIGPROF, nullptr, &now) != 0) return nullptr;
+  const bool is_ours = (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == OnTimer;
+  if (!is_ours && ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL)) return nullptr;
+  TheShared();  // The handler makes nothing.
+  if (!is_ours && sigaction(SIGPROF, &ours, nullptr) != 0) return nullptr;
+  const Nanos period = kSecond / std::max<int64_t>(hz, 1);
+  std::unique_ptr<CallSampler> sampler(
+      new CallSampler(std::make_unique<Writer>(std::move(segment), period)));
+  TheShared().period.store(period, std::memory_order_release);
+  return sampler;
+}
+
+CallSampler::~CallSampler() { TheShared().period.store(0, std::memory_order_relaxed); }
+
+RunningFunction CurrentFunction() {
+  return {here.function.load(std::memory_order_relaxed),
+          reinterpret_cast<const void*>(here.outermost.load(std::memory_order_relaxed))};
+}
+
+SampledCall::SampledCall(const FunctionRecord* function) : outer_(CurrentFunction()) {
+  thread_local ThreadTimer timer;
+  if (function != nullptr) timer.Prepare(TheShared().period.load(std::memory_order_acquire));
+  here.function.store(nullptr, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  here.outermost.store(reinterpret_cast<uintptr_t>(this), std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  here.function.store(function, std::memory_order_relaxed);
+}
+
+SampledCall::~SampledCall() {
+  here.function.store(nullptr, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  here.outermost.store(reinterpret_cast<uintptr_t>(outer_.outermost), std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  here.function.store(outer_.function, std::memory_order_relaxed);
+}
+
+}  // namespace sheaf::inline v1::internal

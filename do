@@ -342,7 +342,7 @@ run_all_tests() {
 
 bench() {
   local area=${1:-}
-  if [[ -z $area ]]; then
+  if [[ -z $area || $area == -* ]]; then
     fail "which area? There are: $(ls benchmarks | sed -n 's/^bench_\([a-z_]*\)\.\(cc\|py\)$/\1/p' | tr '\n' ' ')"
   fi
   shift
@@ -356,7 +356,12 @@ bench() {
       set -- "$@" "$argument"
     fi
   done
-  if [[ $area == python || $area == train || $area == tune ]]; then
+  if [[ -e benchmarks/bench_$area.py ]]; then
+    if [[ $area == looking ]]; then  # Its C++ side.
+      step "packages" ensure_packages ask
+      step "configure" configure build
+      step "build" build_into build looking_driver
+    fi
     (python_package "benchmarks/bench_$area.py" "$@")
     [[ -z $record ]] || python3 tools/evidence.py bench "$area" "$record"
     return

@@ -24,6 +24,11 @@ SIDES = {
     "events": {"SHEAF_EVENTS": "1", "SHEAF_PROFILE_HZ": "0"},
     "on": {},
 }
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DRIVERS = {  # The second: looking_driver.cc.
+    "Python": [sys.executable, __file__, "--side"],
+    "C++": [str(ROOT / "build/benchmarks/looking_driver")],
+}
 ALLOWED = {"sync": 2, "in flight": 3}  # Percent that a row may lose.
 TURN = 0.25
 BATCH = 1000
@@ -32,9 +37,9 @@ BATCH = 1000
 class Side:
     """A driver with its own cluster, which measures a row when it is told to."""
 
-    def __init__(self, settings):
+    def __init__(self, command, settings):
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--side"],
+            command,
             env=os.environ | settings,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -91,12 +96,12 @@ def serve():
     sheaf.shutdown()
 
 
-def measure(pairs, turns, only):
+def measure(command, pairs, turns, only):
     """{row: {side: [rate, one a turn]}}, over `pairs` sets of drivers, as two processes of one
     program differ by the places of their memory alone."""
     rates = {}
     for number in range(pairs):
-        sides = {name: Side(settings) for name, settings in SIDES.items()}
+        sides = {name: Side(command, settings) for name, settings in SIDES.items()}
         for row in (row for row in sides["off"].rows if only in row):
             for side in sides.values():
                 side.rate(row)
@@ -128,12 +133,18 @@ def main():
     parser.add_argument("--turns", type=int, default=16, help="turns of a row in a set of drivers")
     parser.add_argument("--pairs", type=int, default=5, help="sets of drivers")
     parser.add_argument("--only", default="", help="rows whose names contain this")
+    parser.add_argument(
+        "--drivers", nargs="+", choices=DRIVERS, default=list(DRIVERS), help="in these languages"
+    )
     parser.add_argument("--side", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
         serve()
         return
-    rates = measure(options.pairs, options.turns, options.only)
+    rates = {}
+    for language, command in DRIVERS.items():
+        if language in options.drivers:
+            rates |= measure(command, options.pairs, options.turns, options.only)
     found = []
     layout = "| {:26} | {:>10} | {:>10} | {:>8} | {:>8} |"
     print(layout.format("row", "off, /s", "on, /s", "events", "on"), flush=True)

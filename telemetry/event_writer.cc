@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "telemetry/event_words.h"
 
@@ -117,8 +118,19 @@ void EventWriter::CountTimes(FunctionSlot& slot, Sampler& sampler, Nanos run) {
           : static_cast<uint32_t>(std::max<int64_t>(1, average + (bounded - average) / part));
   sampler.weight = sampler.average_ns < kRareBelow      ? kRareWeight
                    : sampler.average_ns < kSampledBelow ? kSampledWeight
-                                                        : 1;
+                                                        : sampler.least_weight;
   sampler.until_next = std::min(sampler.until_next, sampler.weight);
+}
+
+void EventWriter::CountRecord(Sampler& sampler, Nanos now) {
+  if (++sampler.records < kRecordsLookedAt) return;
+  const Nanos took = now - std::exchange(sampler.looked_at, now);
+  sampler.records = 0;
+  if (took < kTooMany) {
+    sampler.least_weight = std::min<uint16_t>(sampler.least_weight * 2, kSampledWeight);
+  } else if (took > kFew) {
+    sampler.least_weight = std::max<uint16_t>(sampler.least_weight / 2, 1);
+  }
 }
 
 void EventWriter::Append(const TaskEvent& event) {
@@ -135,7 +147,9 @@ void EventWriter::Append(const TaskEvent& event) {
 void EventWriter::Record(const TaskEvent& event) {
   FunctionSlot& slot = page_.functions[event.function];
   Add(slot.ended[static_cast<size_t>(event.outcome)], 1);
-  CountTimes(slot, samplers_[event.function], event.end - event.begin);
+  Sampler& sampler = samplers_[event.function];
+  CountRecord(sampler, event.end);
+  CountTimes(slot, sampler, event.end - event.begin);
   Append(event);
 }
 

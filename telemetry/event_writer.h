@@ -3,7 +3,8 @@
 //
 // A clock read costs as much as a short call, so those of quick functions are sampled: of a function
 // whose calls take under 5 us on average one in 16 is timed and recorded, under 1 us one in 64, with
-// that weight. All others, and all failures, are recorded.
+// that weight. So are those of which the ring would not hold what a second brings, down to one in 16:
+// calls that overlap may be long and many. All others, and all failures, are recorded.
 #pragma once
 
 #include <array>
@@ -31,6 +32,10 @@ class EventWriter {
  public:
   static constexpr Nanos kSampledBelow = 5 * kMicrosecond, kRareBelow = kMicrosecond;
   static constexpr uint16_t kSampledWeight = 16, kRareWeight = 64;
+  // Over so many records, the time at which there are too many, and at which there may be more.
+  static constexpr uint16_t kRecordsLookedAt = 64;
+  static constexpr Nanos kTooMany = kRecordsLookedAt * kSecond / (4 * kEndedCalls);
+  static constexpr Nanos kFew = 8 * kTooMany;
 
   explicit EventWriter(EventPage& page);
   EventWriter(const EventWriter&) = delete;
@@ -69,13 +74,17 @@ class EventWriter {
  private:
   struct Sampler {
     uint16_t until_next = 1, weight = 1;
+    uint16_t least_weight = 1;  // So that there are not too many records.
+    uint16_t records = 0;       // Since `looked_at`.
     uint32_t average_ns = 0;
+    Nanos looked_at = 0;
   };
   static void Add(std::atomic<uint64_t>& word, uint64_t n) {
     word.store(word.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
   void Append(const TaskEvent& event);
   void CountTimes(FunctionSlot& slot, Sampler& sampler, Nanos run);
+  static void CountRecord(Sampler& sampler, Nanos now);
 
   EventPage& page_;
   std::vector<Sampler> samplers_;

@@ -100,8 +100,9 @@ TEST_CASE("quick functions are sampled, slow ones are not, and counts stay exact
   const auto weights_of = [&](const char* name, Nanos run, int calls) {
     const uint16_t function = f.writer.FunctionOf(name, CallKind::kTask);
     uint64_t recorded = 0, stood_for = 0;
-    for (int i = 0; i < calls; ++i) {
-      TaskEvent event = EventOf(static_cast<uint64_t>(i), function, 1000, 1000 + run);
+    for (int i = 0; i < calls; ++i) {  // One every 100 us.
+      const Nanos begin = i * 100 * kMicrosecond;
+      TaskEvent event = EventOf(static_cast<uint64_t>(i), function, begin, begin + run);
       event.weight = f.writer.Begin(function);
       if (event.weight == 0) {
         f.writer.Count(function);
@@ -125,10 +126,12 @@ TEST_CASE("quick functions are sampled, slow ones are not, and counts stay exact
 TEST_CASE("a function that becomes slow is recorded whole again") {
   Fixture f;
   const uint16_t function = f.writer.FunctionOf("f", CallKind::kTask);
+  Nanos now = 0;
   const auto run = [&](Nanos took) {
     const uint16_t weight = f.writer.Begin(function);
+    now += took;
     if (weight != 0) {
-      TaskEvent event = EventOf(1, function, 0, took);
+      TaskEvent event = EventOf(1, function, now - took, now);
       event.weight = weight;
       f.writer.Record(event);
     }
@@ -137,6 +140,28 @@ TEST_CASE("a function that becomes slow is recorded whole again") {
   for (int i = 0; i < 1000; ++i) run(200);
   for (int i = 0; i < 1000; ++i) run(kMillisecond);
   CHECK(run(kMillisecond) == 1);
+}
+
+TEST_CASE("long calls of which there are many at a time are sampled, until they are fewer") {
+  Fixture f;
+  const uint16_t function = f.writer.FunctionOf("f", CallKind::kTask);
+  Nanos now = kSecond;
+  const auto records_of = [&](int calls, Nanos each) {
+    int records = 0;
+    for (int i = 0; i < calls; ++i, now += each) {
+      const uint16_t weight = f.writer.Begin(function);
+      if (weight == 0) continue;
+      ++records;
+      TaskEvent event = EventOf(1, function, now - 5 * kMillisecond, now);
+      event.weight = weight;
+      f.writer.Record(event);
+    }
+    return records;
+  };
+  records_of(10'000, 5 * kMicrosecond);
+  CHECK(records_of(160'000, 5 * kMicrosecond) == 160'000 / 16);
+  records_of(2'000, kMillisecond);
+  CHECK(records_of(1'000, kMillisecond) == 1'000);
 }
 
 TEST_CASE("functions beyond the table count as others; long names are cut") {

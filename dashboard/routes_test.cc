@@ -461,5 +461,22 @@ TEST_CASE("every route is for whom its right says, on every listener") {
          {"Cookie: sheaf-session=s3cret\r\n", 0, 401}});
 }
 
+TEST_CASE("of a list that is cut short nodes choose what is wanted, where they can") {
+  std::vector<proto::StateQuery> asked;
+  const Fixture fixture([&](const proto::StateQuery& query, Nanos limit) {
+    if (query.what() == proto::StateQuery::ACTORS) asked.push_back(query);
+    return SmallCluster(query, limit);
+  });
+  const std::string path = "GET /api/v0/actors?filter_predicates=%3D&filter_keys=";
+  CHECK(StatusOf(fixture.Ask(path + "actor_id&filter_values=a-DEAD")) == 200);
+  REQUIRE(asked.size() == 2);
+  CHECK(asked[0].filters().empty());  // How many there are is told as well.
+  REQUIRE(asked[1].filters_size() == 1);
+  CHECK(asked[1].filters(0).key() == "actor_id");
+  CHECK(asked[1].filters(0).value() == "a-DEAD");
+  CHECK(StatusOf(fixture.Ask(path + "state&filter_values=DEAD")) == 200);
+  CHECK(asked.size() == 3);
+}
+
 }  // namespace
 }  // namespace sheaf::dashboard

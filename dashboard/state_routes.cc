@@ -36,9 +36,53 @@ http::Response ErrorOf(const absl::Status& status) {
   }
 }
 
-absl::StatusOr<proto::StateAnswer> Question(const Asker& asker, proto::StateQuery::What what,
-                                            Nanos timeout) {
+// What nodes can say of rows themselves, by the columns of Ray's tables.
+struct NodeKey {
+  std::string_view kind, column, key;
+};
+constexpr std::array<NodeKey, 15> kNodeKeys = {
+    {{"actors", "actor_id", "actor_id"},
+     {"actors", "class_name", "class_name"},
+     {"actors", "name", "name"},
+     {"actors", "ray_namespace", "name_space"},
+     {"objects", "object_id", "object_id"},
+     {"placement_groups", "placement_group_id", "group_id"},
+     {"placement_groups", "name", "name"},
+     {"tasks", "task_id", "task_id"},
+     {"tasks", "name", "name"},
+     {"tasks", "func_or_class_name", "name"},
+     {"tasks", "actor_id", "actor_id"},
+     {"tasks", "type", "type"},
+     {"tasks", "error_type", "error_type"},
+     {"workers", "pid", "os_pid"},
+     {"workers", "node_id", "node"}}};
+
+google::protobuf::RepeatedPtrField<proto::StateFilter> ForNodes(
+    const StateKind& kind, const std::vector<Filter>& filters) {
+  google::protobuf::RepeatedPtrField<proto::StateFilter> for_nodes;
+  for (const Filter& filter : filters) {
+    const auto known = std::find_if(kNodeKeys.begin(), kNodeKeys.end(), [&](const NodeKey& key) {
+      return key.kind == kind.name && key.column == filter.key;
+    });
+    if (known == kNodeKeys.end() || !filter.equal || filter.value.empty()) continue;
+    std::string value = filter.value;
+    if (known->key == "node") {
+      const absl::StatusOr<uint32_t> node = NodeOfId(value);
+      if (!node.ok()) continue;
+      value = absl::StrCat(*node);
+    }
+    proto::StateFilter& wanted = *for_nodes.Add();
+    wanted.set_key(std::string(known->key));
+    wanted.set_value(std::move(value));
+  }
+  return for_nodes;
+}
+
+absl::StatusOr<proto::StateAnswer> Question(
+    const Asker& asker, proto::StateQuery::What what, Nanos timeout,
+    google::protobuf::RepeatedPtrField<proto::StateFilter> filters = {}) {
   proto::StateQuery query;
+  *query.mutable_filters() = std::move(filters);
   query.set_what(what);
   query.set_limit(kMaxLimit);
   query.set_ended(what == proto::StateQuery::TASKS);
@@ -47,8 +91,10 @@ absl::StatusOr<proto::StateAnswer> Question(const Asker& asker, proto::StateQuer
   return answer;
 }
 
-// All rows of a kind, as many as nodes tell.
-absl::StatusOr<StateTable> TableOf(const Asker& asker, const StateKind& kind, int64_t timeout_s) {
+// All rows of a kind, as many as nodes tell. Where there are more, `filters` are theirs, too, so that
+// what is wanted is not among those that are left out; `total` says how many there were before.
+absl::StatusOr<StateTable> TableOf(const Asker& asker, const StateKind& kind, int64_t timeout_s,
+                                   const std::vector<Filter>& filters, size_t* total = nullptr) {
   const Nanos timeout = std::max<int64_t>(timeout_s, 1) * kSecond;
   Answers answers;
   SHEAF_ASSIGN_OR_RETURN(answers.rows, Question(asker, kind.what, timeout));
@@ -62,14 +108,21 @@ absl::StatusOr<StateTable> TableOf(const Asker& asker, const StateKind& kind, in
     SHEAF_ASSIGN_OR_RETURN(answers.jobs, Question(asker, proto::StateQuery::JOBS, timeout));
   }
   StateTable table = kind.table(answers);
+  if (total != nullptr) *total = table.rows.size();
+  auto for_nodes = ForNodes(kind, filters);
+  if (answers.rows.truncated() && !for_nodes.empty()) {
+    SHEAF_ASSIGN_OR_RETURN(answers.rows, Question(asker, kind.what, timeout, std::move(for_nodes)));
+    table = kind.table(answers);
+  }
   table.truncated = answers.rows.truncated();
   return table;
 }
 
 absl::StatusOr<http::Response> List(const Asker& asker, const StateKind& kind,
                                     const ListOptions& options) {
-  SHEAF_ASSIGN_OR_RETURN(StateTable table, TableOf(asker, kind, options.timeout_s));
-  const size_t total = table.rows.size();
+  size_t total = 0;
+  SHEAF_ASSIGN_OR_RETURN(StateTable table,
+                         TableOf(asker, kind, options.timeout_s, options.filters, &total));
   std::vector<std::string> warnings;
   if (table.truncated) {
     warnings.push_back(absl::StrCat("The cluster has more ", kind.name, " than the ", total,
@@ -102,7 +155,7 @@ void AddSummary(http::Router& router, Asker& asker, const char* name,
          if (!options.ok()) return reply.Send(ErrorOf(options.status()));
          asker.Answer(reply, [&asker, name, summary, options = *std::move(options)] {
            absl::StatusOr<StateTable> table =
-               TableOf(asker, *FindStateKind(name), options.timeout_s);
+               TableOf(asker, *FindStateKind(name), options.timeout_s, options.filters);
            if (!table.ok()) return ErrorOf(table.status());
            if (const absl::Status chosen = Choose(options.filters, *table); !chosen.ok()) {
              return ErrorOf(chosen);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/ids.h"
 
 namespace sheaf::telemetry {
 namespace {
@@ -21,17 +22,67 @@ std::string FieldOf(const proto::TaskRow& row, const std::string& key) {
   return "";
 }
 
-}  // namespace
+std::string TextOf(uint64_t process) {
+  return process == 0 ? "" : ProcessId::Unpack(process).ToString();
+}
 
-bool FiltersHold(const proto::TaskRow& row,
-                 const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters) {
+std::string FieldOf(const proto::ActorRow& row, const std::string& key) {
+  if (key == "actor_id") return row.actor_id();
+  if (key == "class_name") return row.class_name();
+  if (key == "name") return row.name();
+  if (key == "name_space") return row.name_space();
+  return "";
+}
+
+std::string FieldOf(const proto::ObjectRow& row, const std::string& key) {
+  if (key == "object_id") return row.object_id();
+  if (key == "where") return row.where();
+  if (key == "owner") return TextOf(row.owner());
+  return "";
+}
+
+std::string FieldOf(const proto::WorkerRow& row, const std::string& key) {
+  if (key == "process") return TextOf(row.process());
+  if (key == "node") return absl::StrCat(ProcessId::Unpack(row.process()).node);
+  if (key == "os_pid") return absl::StrCat(row.os_pid());
+  if (key == "state") return row.state();
+  if (key == "job") return absl::StrCat(row.job());
+  if (key == "owner") return TextOf(row.owner());
+  return "";
+}
+
+std::string FieldOf(const proto::GroupRow& row, const std::string& key) {
+  if (key == "group_id") return row.group_id();
+  if (key == "name") return row.name();
+  return "";
+}
+
+template <class Row>
+bool AllHold(const Row& row, const Filters& filters) {
   return std::all_of(filters.begin(), filters.end(), [&](const proto::StateFilter& filter) {
     return absl::EqualsIgnoreCase(FieldOf(row, filter.key()), filter.value()) != filter.not_equal();
   });
 }
 
-bool MayHold(std::string_view key, std::string_view value,
-             const google::protobuf::RepeatedPtrField<proto::StateFilter>& filters) {
+}  // namespace
+
+bool FiltersHold(const proto::TaskRow& row, const Filters& filters) {
+  return AllHold(row, filters);
+}
+bool FiltersHold(const proto::ActorRow& row, const Filters& filters) {
+  return AllHold(row, filters);
+}
+bool FiltersHold(const proto::ObjectRow& row, const Filters& filters) {
+  return AllHold(row, filters);
+}
+bool FiltersHold(const proto::WorkerRow& row, const Filters& filters) {
+  return AllHold(row, filters);
+}
+bool FiltersHold(const proto::GroupRow& row, const Filters& filters) {
+  return AllHold(row, filters);
+}
+
+bool MayHold(std::string_view key, std::string_view value, const Filters& filters) {
   return std::all_of(filters.begin(), filters.end(), [&](const proto::StateFilter& filter) {
     if (filter.key() != key) return true;
     const absl::string_view text(value.data(), value.size());

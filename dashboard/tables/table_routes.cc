@@ -66,6 +66,37 @@ absl::StatusOr<proto::StateQuery> TaskQuery(const PageOptions& options) {
   return query;
 }
 
+// What nodes can say of a row themselves, so that a listing that is cut short has what is wanted. They
+// compare words; a filter that they do not know is looked at here alone, as all are here once more.
+proto::StateQuery QueryOf(const char* name, const PageOptions& options) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kKnown = {
+      {{"actors", "actor_id"},
+       {"actors", "class_name"},
+       {"actors", "name"},
+       {"actors", "name_space"},
+       {"objects", "object_id"},
+       {"objects", "where"},
+       {"objects", "owner"},
+       {"groups", "group_id"},
+       {"groups", "name"},
+       {"workers", "process"},
+       {"workers", "os_pid"},
+       {"workers", "state"},
+       {"workers", "owner"},
+       {"workers", "node"}}};
+  proto::StateQuery query = ListQuery(name);
+  for (const RowFilter& filter : options.filters) {
+    if (filter.test != RowFilter::Test::kIs || filter.value.empty() || filter.value[0] == '"' ||
+        std::find(kKnown.begin(), kKnown.end(),
+                  std::pair<std::string_view, std::string_view>(name, filter.key)) == kKnown.end())
+      continue;
+    AddFilter(query, filter.key, false, filter.value);
+    uint32_t node = 0;
+    if (filter.key == "node" && absl::SimpleAtoi(filter.value, &node)) query.set_node(node);
+  }
+  return query;
+}
+
 struct Page {
   std::string rows{};
   std::string total = "null";  // Of the rows that fit; null: nobody has counted them.
@@ -114,7 +145,7 @@ template <size_t kind>
 absl::StatusOr<http::Response> List(const AskNode& ask, const http::Request& request) {
   const char* const name = kListKinds[kind];
   SHEAF_ASSIGN_OR_RETURN(const PageOptions options, ParsePageOptions(request.query));
-  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, ListQuery(name)));
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, QueryOf(name, options)));
   Listing table = ListingOf(name, answer);
   SHEAF_RETURN_IF_ERROR(Arrange(options, table));
   Page page{.total = JsonNumber(uint64_t{table.rows.size()})};

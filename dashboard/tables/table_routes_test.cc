@@ -147,6 +147,21 @@ TEST_CASE("calls are chosen and counted by their nodes, a page of them at a time
   CHECK(fixture.asked.filters_size() == 5);
 }
 
+TEST_CASE("nodes choose by what they can say of a row, so that a long list has what is wanted") {
+  Fixture fixture;
+  (void)fixture.Json("/api/sheaf/workers?filter=node%3D2&filter=running%3Df");
+  REQUIRE(fixture.asked.filters_size() == 1);
+  CHECK(fixture.asked.filters(0).key() == "node");
+  CHECK(fixture.asked.filters(0).value() == "2");
+  CHECK(fixture.asked.node() == 2);
+  // What others know better, what is not the same word there, and what is only a part.
+  (void)fixture.Json("/api/sheaf/actors?filter=actor_id%3Dab&filter=state%3DALIVE&filter=name!%3Dx");
+  REQUIRE(fixture.asked.filters_size() == 1);
+  CHECK(fixture.asked.filters(0).key() == "actor_id");
+  (void)fixture.Json("/api/sheaf/objects?filter=where~st&filter=size_bytes%3D7&filter=owner%3D");
+  CHECK(fixture.asked.filters().empty());
+}
+
 TEST_CASE("what is wrong with a question is said, with what would be right") {
   const Fixture fixture;
   const auto refusal = [&](const std::string& path, const char* words) {

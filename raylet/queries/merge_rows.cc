@@ -8,14 +8,17 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/ids.h"
 #include "base/message_limits.h"
+#include "raylet/queries/row_budget.h"
+#include "telemetry/row_filters.h"
 
 namespace sheaf {
 namespace {
 
-constexpr uint32_t kMaxFunctionRows = 10'000;
+constexpr int kMaxFunctionRows = 10'000;
 constexpr int kMaxCounts = 64;
 
 // Equal for equal shapes: the order of a map that travels is not.
@@ -30,22 +33,22 @@ std::string ShapeOf(const proto::DemandRow& row) {
   return shape;
 }
 
-constexpr auto kActorId = [](const proto::ActorRow& row) -> const std::string& {
-  return row.actor_id();
-};
-constexpr auto kGroupId = [](const proto::GroupRow& row) -> const std::string& {
-  return row.group_id();
-};
+const std::string& ActorIdOf(const proto::ActorRow& row) { return row.actor_id(); }
+const std::string& GroupIdOf(const proto::GroupRow& row) { return row.group_id(); }
 
-// Those rows whose id is not among `to` yet: several may know of an actor, or of a placement group.
-template <class Rows, class Id>
-void AppendNew(Rows* from, Rows* to, Id id, RowBudget* budget) {
-  absl::btree_set<std::string> known;
-  for (const auto& row : *to) known.insert(id(row));
-  for (auto it = from->begin(); it != from->end();) {
-    it = known.contains(id(*it)) ? from->erase(it) : it + 1;
+// Those rows that are wanted and whose id is not `known` yet: several may know of an actor, or of a
+// placement group.
+template <class Rows>
+void AppendNew(Rows* from, Rows* to, const std::string& (*id)(const typename Rows::value_type& row),
+               absl::flat_hash_set<std::string>& known, StateAsked& asked) {
+  RowBudget budget(asked);
+  for (auto& row : *from) {
+    if (!telemetry::FiltersHold(row, asked.message.filters()) || known.contains(id(row))) continue;
+    if (!budget.HasRoom(*to)) return;
+    known.insert(id(row));
+    budget.Count(row);
+    *to->Add() = std::move(row);
   }
-  budget->Append(from, to);
 }
 
 }  // namespace
@@ -53,43 +56,40 @@ void AppendNew(Rows* from, Rows* to, Id id, RowBudget* budget) {
 void MergeEnded(google::protobuf::RepeatedPtrField<proto::TaskRow>* rows, StateAsked& asked) {
   auto* const to = asked.answer.mutable_tasks();
   const int before = to->size();
-  for (proto::TaskRow& row : *rows) *to->Add() = std::move(row);
+  for (proto::TaskRow& row : *rows) {
+    asked.bytes += row.ByteSizeLong();
+    *to->Add() = std::move(row);
+  }
   // Both parts are in this order.
   std::inplace_merge(to->pointer_begin(), to->pointer_begin() + before, to->pointer_end(),
                      [](const proto::TaskRow* a, const proto::TaskRow* b) {
                        const int64_t ended = a->end_unix_ns(), other = b->end_unix_ns();
                        return (ended == 0) != (other == 0) ? ended == 0 : ended > other;
                      });
-  int kept = 0;
-  for (size_t bytes = 0;
-       kept < to->size() && static_cast<uint32_t>(kept) < asked.limit && bytes < kMaxStateBytes;
-       ++kept) {
-    bytes += to->Get(kept).ByteSizeLong();
-  }
+  int kept = to->size();
+  while (kept > 0 && (static_cast<uint32_t>(kept) > asked.limit || asked.bytes > kMaxStateBytes))
+    asked.bytes -= to->Get(--kept).ByteSizeLong();
   if (kept == to->size()) return;
   to->DeleteSubrange(kept, to->size() - kept);
   asked.answer.set_truncated(true);
 }
 
 void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>& rows,
-                    proto::StateAnswer& answer) {
-  using Key = std::tuple<uint32_t, std::string, std::string>;
-  const auto key = [](const proto::FunctionRow& row) {
-    return Key{row.job(), row.type(), row.name()};
-  };
-  absl::btree_map<Key, proto::FunctionRow*> known;
-  for (proto::FunctionRow& row : *answer.mutable_functions()) known[key(row)] = &row;
+                    StateAsked& asked) {
+  proto::StateAnswer& answer = asked.answer;
   for (const proto::FunctionRow& row : rows) {
-    proto::FunctionRow*& sum = known[key(row)];
-    if (sum == nullptr) {
-      if (static_cast<uint32_t>(answer.functions_size()) >= kMaxFunctionRows) {
+    const auto [known, is_new] = asked.function_places.try_emplace(
+        std::tuple(row.job(), row.type(), row.name()), answer.functions_size());
+    if (is_new) {
+      if (answer.functions_size() >= kMaxFunctionRows) {
+        asked.function_places.erase(known);
         answer.set_truncated(true);
-        return;
+        continue;  // Others may be there already.
       }
-      sum = answer.add_functions();
-      *sum = row;
+      *answer.add_functions() = row;
       continue;
     }
+    proto::FunctionRow* const sum = answer.mutable_functions(known->second);
     sum->set_finished(sum->finished() + row.finished());
     sum->set_failed(sum->failed() + row.failed());
     sum->set_cancelled(sum->cancelled() + row.cancelled());
@@ -110,23 +110,21 @@ void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>
 }
 
 void MergeDemand(const google::protobuf::RepeatedPtrField<proto::DemandRow>& rows,
-                 proto::StateAnswer& answer) {
-  if (rows.empty()) return;
-  absl::btree_map<std::string, proto::DemandRow*> known;
-  for (proto::DemandRow& row : *answer.mutable_demand()) known[ShapeOf(row)] = &row;
+                 StateAsked& asked) {
+  proto::StateAnswer& answer = asked.answer;
   for (const proto::DemandRow& row : rows) {
-    proto::DemandRow*& sum = known[ShapeOf(row)];
-    if (sum != nullptr) {
-      sum->set_count(sum->count() + row.count());
-      sum->set_infeasible(sum->infeasible() || row.infeasible());
-      continue;
-    }
-    if (answer.demand_size() >= kMaxShapes) {
+    const auto [known, is_new] =
+        asked.demand_places.try_emplace(ShapeOf(row), answer.demand_size());
+    if (!is_new) {
+      proto::DemandRow& sum = *answer.mutable_demand(known->second);
+      sum.set_count(sum.count() + row.count());
+      sum.set_infeasible(sum.infeasible() || row.infeasible());
+    } else if (answer.demand_size() >= kMaxShapes) {
+      asked.demand_places.erase(known);
       answer.set_truncated(true);
-      return;
+    } else {
+      *answer.add_demand() = row;
     }
-    sum = answer.add_demand();
-    *sum = row;
   }
 }
 
@@ -183,14 +181,12 @@ void MergeCounts(const google::protobuf::RepeatedPtrField<proto::CountRow>& rows
   }
 }
 
-void AppendNewActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* rows,
-                     proto::StateAnswer& answer, RowBudget& budget) {
-  AppendNew(rows, answer.mutable_actors(), kActorId, &budget);
+void AppendNewActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* rows, StateAsked& asked) {
+  AppendNew(rows, asked.answer.mutable_actors(), &ActorIdOf, asked.actors, asked);
 }
 
-void AppendNewGroups(google::protobuf::RepeatedPtrField<proto::GroupRow>* rows,
-                     proto::StateAnswer& answer, RowBudget& budget) {
-  AppendNew(rows, answer.mutable_groups(), kGroupId, &budget);
+void AppendNewGroups(google::protobuf::RepeatedPtrField<proto::GroupRow>* rows, StateAsked& asked) {
+  AppendNew(rows, asked.answer.mutable_groups(), &GroupIdOf, asked.groups, asked);
 }
 
 void AppendGroupsOfGcs(const proto::GroupList& groups, StateAsked& asked) {
@@ -207,8 +203,7 @@ void AppendGroupsOfGcs(const proto::GroupList& groups, StateAsked& asked) {
     *row.mutable_bundle_nodes() = info.bundle_nodes();
     *row.mutable_selectors() = info.selectors();
   }
-  RowBudget budget(asked.answer, asked.limit);
-  AppendNewGroups(&rows, asked.answer, budget);
+  AppendNewGroups(&rows, asked);
 }
 
 }  // namespace sheaf

@@ -4,8 +4,7 @@
 
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
-#include "raylet/queries/row_budget.h"
-#include "raylet/queries/state_rows.h"
+#include "raylet/queries/state_asked.h"
 
 namespace sheaf {
 
@@ -15,12 +14,12 @@ void MergeEnded(google::protobuf::RepeatedPtrField<proto::TaskRow>* rows, StateA
 
 // One row for each function of a job, whichever nodes ran it.
 void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>& rows,
-                    proto::StateAnswer& answer);
+                    StateAsked& asked);
 
 // One row for each shape, whichever nodes have it in their queues; at most kMaxShapes.
 inline constexpr int kMaxShapes = 1000;
 void MergeDemand(const google::protobuf::RepeatedPtrField<proto::DemandRow>& rows,
-                 proto::StateAnswer& answer);
+                 StateAsked& asked);
 // Drops the groups that wait for nothing.
 void KeepWaiting(proto::StateAnswer& answer);
 // One tree, whichever nodes its parts come from. Where it has kMaxProfileNodes, what more there is
@@ -32,11 +31,10 @@ void MergeProfile(const google::protobuf::RepeatedPtrField<proto::ProfileNode>& 
 // One row for each key, whoever counted.
 void MergeCounts(const google::protobuf::RepeatedPtrField<proto::CountRow>& rows,
                  proto::StateAnswer& answer);
-// Those rows whose id is not there yet: several may know of an actor, or of a placement group.
-void AppendNewActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* rows,
-                     proto::StateAnswer& answer, RowBudget& budget);
-void AppendNewGroups(google::protobuf::RepeatedPtrField<proto::GroupRow>* rows,
-                     proto::StateAnswer& answer, RowBudget& budget);
+// Those rows that are wanted and whose id is not there yet: several may know of an actor, or of a
+// placement group.
+void AppendNewActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* rows, StateAsked& asked);
+void AppendNewGroups(google::protobuf::RepeatedPtrField<proto::GroupRow>* rows, StateAsked& asked);
 // Groups that no raylet has spoken of: the node that places one is silent, or none does now. What a
 // raylet says of its groups is newer than what the GCS knows.
 void AppendGroupsOfGcs(const proto::GroupList& groups, StateAsked& asked);

@@ -8,25 +8,26 @@
 
 #include "base/message_limits.h"
 #include "proto/raylet.pb.h"
+#include "raylet/queries/state_asked.h"
 
 namespace sheaf {
 
 class RowBudget {
  public:
-  // Of `answer`, which outlives this; with `limit` rows of a kind. Measures what is there already.
-  RowBudget(proto::StateAnswer& answer, uint32_t limit)
-      : answer_(answer), limit_(limit), bytes_(answer.ByteSizeLong()) {}
+  // Of `asked`, which outlives this.
+  explicit RowBudget(StateAsked& asked) : asked_(asked) {}
 
   // Whether another row fits behind `rows` of the answer; else it says that there are more.
   template <class Rows>
   bool HasRoom(const Rows& rows) {
-    if (static_cast<uint32_t>(rows.size()) < limit_ && bytes_ < kMaxStateBytes) return true;
-    answer_.set_truncated(true);
+    if (static_cast<uint32_t>(rows.size()) < asked_.limit && asked_.bytes < kMaxStateBytes)
+      return true;
+    asked_.answer.set_truncated(true);
     return false;
   }
   template <class Row>
   void Count(const Row& row) {
-    bytes_ += row.ByteSizeLong();
+    asked_.bytes += row.ByteSizeLong();
   }
   // Moves the rows of `from` behind `to`, as far as they fit.
   template <class Rows>
@@ -39,9 +40,7 @@ class RowBudget {
   }
 
  private:
-  proto::StateAnswer& answer_;
-  const uint32_t limit_;
-  size_t bytes_;
+  StateAsked& asked_;
 };
 
 }  // namespace sheaf

@@ -43,7 +43,7 @@ bool IsAboutStacksOf(const proto::StateQuery& question, ProcessId process) {
 
 void AddStacks(ProcessId from, proto::StateAnswer& message, StateAsked& asked) {
   if (from.is_raylet()) {
-    RowBudget budget(asked.answer, asked.limit);
+    RowBudget budget(asked);
     return budget.Append(message.mutable_stacks(), asked.answer.mutable_stacks());
   }
   proto::ProcessStacks* const row = RowOf(from.packed(), asked);

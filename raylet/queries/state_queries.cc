@@ -217,11 +217,11 @@ absl::Status StateQueries::OnAnswer(ProcessId from, const Frame& frame) {
 void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   if (message.truncated()) asked.answer.set_truncated(true);
   asked.answer.set_events_lost(asked.answer.events_lost() + message.events_lost());
-  MergeFunctions(message.functions(), asked.answer);
-  MergeDemand(message.demand(), asked.answer);
+  MergeFunctions(message.functions(), asked);
+  MergeDemand(message.demand(), asked);
   MergeProfile(message.profile(), asked);
   if (asked.message.ended()) MergeEnded(message.mutable_tasks(), asked);
-  RowBudget budget(asked.answer, asked.limit);
+  RowBudget budget(asked);
   if (!asked.message.ended()) budget.Append(message.mutable_tasks(), asked.answer.mutable_tasks());
   budget.Append(message.mutable_series(), asked.answer.mutable_series());
   budget.Append(message.mutable_process_figures(), asked.answer.mutable_process_figures());
@@ -230,8 +230,8 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
   }
   budget.Append(message.mutable_objects(), asked.answer.mutable_objects());
   budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
-  AppendNewGroups(message.mutable_groups(), asked.answer, budget);
-  AppendNewActors(message.mutable_actors(), asked.answer, budget);
+  AppendNewGroups(message.mutable_groups(), asked);
+  AppendNewActors(message.mutable_actors(), asked);
   budget.Append(message.mutable_digests(), asked.answer.mutable_digests());
   MergeCounts(message.counts(), asked.answer);
   if (!message.words().empty() &&

@@ -127,7 +127,7 @@ void StateQueries::AskGcs(uint64_t number, Query& query) {
 
 void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) const {
   proto::StateAnswer& answer = asked.answer;
-  RowBudget budget(answer, asked.limit);
+  RowBudget budget(asked);
   if (asked.message.what() == proto::StateQuery::DRAIN && reply.error() != 0) {
     answer.set_error(reply.message());
   }
@@ -174,7 +174,7 @@ void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) con
                                   "the detached actor waits for: ", reply.actor().words()));
   }
   google::protobuf::RepeatedPtrField<proto::ActorRow> actors = reply.actors().actors();
-  AppendNewActors(&actors, answer, budget);
+  AppendNewActors(&actors, asked);
 }
 
 void StateQueries::OnGcsReply(uint64_t number, const proto::GcsReply& reply) {

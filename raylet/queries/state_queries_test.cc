@@ -486,5 +486,26 @@ SCENARIO("a node that drains asks for its leases, and says when nothing runs the
   CHECK(drained());
 }
 
+SCENARIO("rows that are not wanted take no room in an answer") {
+  RayletNode node;
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  const ProcessId worker = ProcessId::Unpack(node.Lease(node.Driver()).worker());
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::WORKERS);
+  query.set_limit(1);
+  proto::StateFilter& wanted = *query.add_filters();
+  wanted.set_key("process");
+  const auto rows = [&](const std::string& process) {
+    wanted.set_value(process);
+    node.Send(tool, FrameKind::kStateQuery, query);
+    const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK_FALSE(answers[0].truncated());
+    return answers[0].workers_size();
+  };
+  CHECK(rows(worker.ToString()) == 1);
+  CHECK(rows("9.9") == 0);
+}
+
 }  // namespace
 }  // namespace sheaf

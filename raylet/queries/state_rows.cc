@@ -8,6 +8,7 @@
 #include "raylet/queries/row_budget.h"
 #include "raylet/queries/stack_rows.h"
 #include "raylet/scheduling/pending_reason.h"
+#include "telemetry/row_filters.h"
 
 namespace sheaf {
 namespace {
@@ -93,7 +94,7 @@ void StateRows::Fill(StateAsked& asked) const {
 }
 
 void StateRows::FillStatus(StateAsked& asked) const {
-  RowBudget budget(asked.answer, asked.limit);
+  RowBudget budget(asked);
   proto::StateAnswer& answer = asked.answer;
   answer.set_metrics_url(from_.options.metrics_url);
   for (const std::string& feature : from_.options.features) answer.add_features(feature);
@@ -124,7 +125,7 @@ void StateRows::FillDemand(StateAsked& asked) const {
     row.set_infeasible(pending.infeasible);
     if (rows.size() <= kMaxReasons) row.set_words(ReasonOf(pending));
   }
-  MergeDemand(rows, asked.answer);
+  MergeDemand(rows, asked);
 }
 
 void StateRows::FillStore(StateAsked& asked) const {
@@ -141,10 +142,10 @@ void StateRows::FillStore(StateAsked& asked) const {
     }
     return;
   }
-  RowBudget budget(asked.answer, asked.limit);
+  RowBudget budget(asked);
   for (const auto& [id, nested] : from_.adopted) {  // Nobody else can list them.
     if (!budget.HasRoom(asked.answer.objects())) return;
-    proto::ObjectRow& object = *asked.answer.add_objects();
+    proto::ObjectRow object;
     object.set_object_id(id.ToHex());
     object.set_where("store");
     object.set_owner(id.maker().packed());
@@ -152,7 +153,9 @@ void StateRows::FillStore(StateAsked& asked) const {
     if (const auto info = from_.store.Describe(id); info.ok()) {
       object.set_size_bytes(info->size_bytes);
     }
+    if (!telemetry::FiltersHold(object, asked.message.filters())) continue;
     budget.Count(object);
+    *asked.answer.add_objects() = std::move(object);
   }
 }
 
@@ -210,31 +213,32 @@ void StateRows::FillAvailable(proto::NodeRow* row) const {
 }
 
 void StateRows::FillWorkers(StateAsked& asked) const {
-  RowBudget budget(asked.answer, asked.limit);
+  RowBudget budget(asked);
   for (const auto& [process, worker] : from_.pool.workers()) {
-    if (!budget.HasRoom(asked.answer.workers())) return;
-    proto::WorkerRow& row = *asked.answer.add_workers();
+    proto::WorkerRow row;
     row.set_process(process.packed());
     row.set_state(WorkerStateName(worker.state));
     if (const auto job = from_.jobs.find(worker.job); job != from_.jobs.end())
       row.set_job(job->second.number);
     const auto entry = from_.processes.find(process);
-    if (entry == from_.processes.end()) continue;
-    row.set_os_pid(entry->second.info.os_pid);
-    if (const Lease* lease = from_.queue.Find(entry->second.lease)) {
+    const bool is_attached = entry != from_.processes.end();
+    if (is_attached) row.set_os_pid(entry->second.info.os_pid);
+    if (const Lease* lease = is_attached ? from_.queue.Find(entry->second.lease) : nullptr) {
       row.set_owner(lease->demand.owner.packed());
       const std::string running = from_.switchboard.RunningOf(process);
       row.set_running(running.empty() ? lease->spec->name : running);
     }
+    if (!telemetry::FiltersHold(row, asked.message.filters())) continue;
+    if (!budget.HasRoom(asked.answer.workers())) return;
     budget.Count(row);
+    *asked.answer.add_workers() = std::move(row);
   }
 }
 
 void StateRows::FillGroups(StateAsked& asked) const {
-  RowBudget budget(asked.answer, asked.limit);
+  google::protobuf::RepeatedPtrField<proto::GroupRow> rows;
   for (const PlacementGroupLedger::Group* group : from_.groups.Groups()) {
-    if (!budget.HasRoom(asked.answer.groups())) return;
-    proto::GroupRow& row = *asked.answer.add_groups();
+    proto::GroupRow& row = *rows.Add();
     row.set_group_id(group->spec.id.ToHex());
     row.set_name(group->spec.name);
     row.set_state(StateName(group->state));
@@ -247,15 +251,14 @@ void StateRows::FillGroups(StateAsked& asked) const {
     for (const LabelSelector& selector : group->spec.selectors) {
       *row.add_selectors() = ToMessage(selector);
     }
-    budget.Count(row);
   }
+  AppendNewGroups(&rows, asked);
 }
 
 void StateRows::FillDetachedActors(StateAsked& asked) const {
-  RowBudget budget(asked.answer, asked.limit);
+  google::protobuf::RepeatedPtrField<proto::ActorRow> rows;
   for (const auto& [id, actor] : from_.detached) {
-    if (!budget.HasRoom(asked.answer.actors())) return;
-    proto::ActorRow& row = *asked.answer.add_actors();
+    proto::ActorRow& row = *rows.Add();
     row.set_actor_id(id.ToHex());
     row.set_class_name(actor.start.class_name());
     row.set_name(actor.start.name());
@@ -268,8 +271,8 @@ void StateRows::FillDetachedActors(StateAsked& asked) const {
     row.set_restarts(actor.start.restarts());
     row.set_job(actor.start.job().job());
     row.set_detached(true);
-    budget.Count(row);
   }
+  AppendNewActors(&rows, asked);
 }
 
 void StateRows::FillWhy(StateAsked& asked) const {
@@ -304,7 +307,7 @@ void StateRows::FillWhy(StateAsked& asked) const {
 }
 
 void StateRows::FillStacks(StateAsked& asked) const {
-  RowBudget budget(asked.answer, asked.limit);
+  RowBudget budget(asked);
   for (const auto& [process, entry] : from_.processes) {
     if (entry.info.role == ProcessRole::kTool || !IsAboutStacksOf(asked.message, process)) continue;
     if (!budget.HasRoom(asked.answer.stacks())) return;

@@ -5,15 +5,14 @@
 
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/flat_hash_map.h"
 #include "base/ids.h"
 #include "proto/raylet.pb.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/adoption.h"
+#include "raylet/queries/state_asked.h"
 #include "raylet/raylet_options.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/scheduling/placement_group_ledger.h"
@@ -23,17 +22,6 @@
 #include "scheduling/cluster_view.h"
 
 namespace sheaf {
-
-// A question with what is known of its answer.
-struct StateAsked {
-  proto::StateQuery message;
-  uint32_t limit = 0;  // Rows of a kind.
-  proto::StateAnswer answer;
-  size_t stacks_bytes = 0;  // STACKS: of what processes of this node have told.
-  // PROFILE: where a row is, from 1, by parent, job, line, function and file.
-  absl::flat_hash_map<std::tuple<uint32_t, uint32_t, uint32_t, std::string, std::string>, uint32_t>
-      profile_places;
-};
 
 class StateRows {
  public:

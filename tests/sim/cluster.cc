@@ -19,6 +19,7 @@ constexpr Nanos kLookEvery = kMillisecond;  // Whether a wait is over: that look
 // at which the limits of virtual time would never come.
 constexpr uint64_t kEventsInCircles = 1'000'000;
 constexpr Nanos kTasksLimit = 120 * kSecond;
+constexpr uint32_t kLongTask = 10'000'000;  // us; so that they wait while somebody looks.
 constexpr Nanos kUntilIdle = 20 * kSecond;
 // Each job has workers of its own on each node, and all of them are simulated at one time.
 constexpr int kNodesPerTaskDriver = 10, kMostTaskDrivers = 5;
@@ -61,6 +62,7 @@ Mix MixOf(const RunOptions& options, Random& random) {
     if (HasSmallStores(options)) mix.FavourLarge();
     return mix;
   }
+  if (options.looks) mix.longest_run_us = kLongTask;
   mix.only_tasks = options.tasks / static_cast<uint64_t>(TaskDrivers(options));
   return mix;
 }
@@ -101,6 +103,7 @@ Cluster::Cluster(const RunOptions& options)
     methods_ = std::make_unique<MethodFaults>(*options.methods, options.seed);
     world_.methods = methods_.get();
   }
+  if (options.looks) busy_ = std::make_unique<BusyWorker>();
   world_.small_stores = HasSmallStores(options);
   for (int i = 1; i <= options.nodes; ++i) AddNode();
 }
@@ -114,6 +117,7 @@ void Cluster::AddNode() {
   // Detached groups of dead drivers stay until the end of the run.
   node.totals.Set("bundle", (options_.methods == nullptr ? 4 : 1000) * kUnit);
   if (world_.small_stores) node.store_bytes = kSmallStore;
+  node.busy = busy_.get();
   nodes_.push_back(std::make_unique<Node>(world_, gcs_, between_, programs_, std::move(node)));
 }
 
@@ -202,6 +206,7 @@ void Cluster::RunTasks(RunResult* result) {
   for (int i = 0; i < TaskDrivers(options_); ++i) {
     nodes_[static_cast<size_t>(i * kNodesPerTaskDriver)]->StartDriver();
   }
+  if (options_.looks) return LookAround(result);
   RunPart before = SoFar();
   if (!RunUntil(kTasksLimit, [&] { return DriversFinished(); }) && world_.oracle.ok()) {
     world_.oracle.Fail("O1", absl::StrCat("not all tasks have ended:", Describe()));

@@ -26,6 +26,7 @@ struct RunOptions {
   int nodes = 1;
   uint64_t tasks = 0;              // No faults; so many tasks in all, and nothing else.
   MethodTable* methods = nullptr;  // Every method is used, and has faults of its own.
+  bool looks = false;              // With `tasks`: while they wait, somebody looks.
   bool jobs = false;               // Drivers submit commands, and do nothing else.
   Plant plant = Plant::kNone;
   bool trace = false;
@@ -37,6 +38,14 @@ struct RunPart {
   FrameCounts frames{};
   Nanos cpu = 0;   // Of this process.
   Nanos time = 0;  // Virtual.
+};
+
+// What it took to be told something of all nodes.
+struct Look {
+  std::string what;
+  Nanos took = 0;      // Virtual; 0: there was no answer.
+  uint64_t bytes = 0;  // Between nodes.
+  uint64_t rows = 0, late_nodes = 0;
 };
 
 struct RunResult {
@@ -54,6 +63,7 @@ struct RunResult {
   // With RunOptions::tasks: what it took until all nodes knew each other, the tasks, and then the
   // cluster at rest.
   RunPart boot, tasks, idle;
+  std::vector<Look> looks;
   uint64_t started_workers = 0;
 };
 
@@ -67,6 +77,9 @@ class Cluster {
   bool RunUntil(Nanos limit, const std::function<bool()>& done);
   void RunRandomWork(RunResult* result);
   void RunTasks(RunResult* result);
+  void LookAround(RunResult* result);
+  proto::StateAnswer AskState(const std::string& what, const proto::StateQuery& query,
+                              RunResult* result);
   RunPart SoFar() const;
   bool DriversFinished();
   Nanos LastPause() const;  // When the last process that stands still goes on.
@@ -104,6 +117,7 @@ class Cluster {
   const Programs programs_;
   GcsHost gcs_;
   InterNode between_;
+  std::unique_ptr<BusyWorker> busy_;
   std::vector<std::unique_ptr<Node>> nodes_;  // Those that have not crashed.
   std::vector<std::unique_ptr<Node>> crashed_;
   uint64_t last_index_ = 0;

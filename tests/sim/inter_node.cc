@@ -101,6 +101,8 @@ void InterNode::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, st
     if (found != nodes_.end() && found->second->crashed()) return;
     return WireOf(key).Send(from.node < to.node ? 0 : 1, {from, to, lane, kind, body});
   }
+  if (kind == FrameKind::kStateQuery || kind == FrameKind::kStateAnswer)
+    state_bytes_ += body.size();
   Settle(key);
   Stream& stream = streams_[key];
   CheckBackPressure(stream, from, to, kind, body);

@@ -35,6 +35,8 @@ class InterNode {
   void LoseLink(NodeNumber a, NodeNumber b);
   // Of `from`, accepted for `to` and not known to have arrived.
   size_t QueuedBytes(NodeNumber from, NodeNumber to);
+  // Of questions about the state of the cluster, and of the answers.
+  uint64_t state_bytes() const { return state_bytes_; }
   size_t lost_links() const { return lost_links_.size(); }
   // What goes to and from `node` takes so much longer until then.
   void Slow(NodeNumber node, Nanos longer, Nanos until) { slow_[node] = {longer, until}; }
@@ -80,6 +82,7 @@ class InterNode {
   void ReportUnheard(NodeNumber node, NodeNumber about);
 
   World& world_;
+  uint64_t state_bytes_ = 0;
   std::map<NodeNumber, Node*> nodes_;
   std::map<Key, Stream> streams_;
   std::map<Key, std::unique_ptr<NodeWire>> wires_;  // By the lower number first.

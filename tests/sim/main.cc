@@ -11,6 +11,7 @@
 //   sim --seeds K --seed FIRST ...                                     K runs
 //   ... --jobs                 drivers submit commands, and do nothing else
 //   sim --scale N              what a task and an idle node cost in clusters of up to N nodes
+//   sim --looks N              what a look at a cluster of N nodes costs, with 1,000 N tasks in it
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -253,7 +254,8 @@ int Planted() {
 
 int Usage() {
   std::fprintf(stderr,
-               "usage: sim --test | --planted | --methods | --scale NODES | [--seed N|random] "
+               "usage: sim --test | --planted | --methods | --scale NODES | --looks NODES | "
+               "[--seed N|random] "
                "[--seeds K] [--events E] "
                "[--nodes N|FIRST..LAST] [--jobs] [--plant NAME] [--trace]\n"
                "--nodes N: a cluster of N, or each seed draws how many; from 2 on whole nodes "
@@ -306,6 +308,9 @@ int Main(int argc, char** argv) {
     } else if (flag == "--scale") {
       const int nodes = std::atoi(value);
       return nodes < 1 ? Usage() : RunAtScale(kFirstSeed, nodes);
+    } else if (flag == "--looks") {
+      const int nodes = std::atoi(value);
+      return nodes < 1 ? Usage() : RunLookedAt(kFirstSeed, nodes);
     } else if (flag == "--plant") {
       options.plant = PlantOf(value);
       if (options.plant == Plant::kCount) return Usage();

@@ -210,9 +210,15 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   raylet.version = "simulated";
   raylet.gcs_term = term;
   raylet.heartbeat_period = heartbeat_period;
+  if (options_.busy != nullptr) {
+    events_ = std::make_unique<BusyEvents>(
+        world_, number, *options_.busy,
+        [this](Nanos delay, std::function<void()> work) { OnLoop(delay, std::move(work)); });
+  }
   raylet_ = std::make_unique<Raylet>(
-      raylet, RayletDeps{clock_, *transport_, *links_, *this, *this, *store_, store_events_,
-                         raylet_random_, *numbers_, *page_, *blocks_, loop_, memory_, *this});
+      raylet,
+      RayletDeps{clock_, *transport_, *links_, *this, *this, *store_, store_events_, raylet_random_,
+                 *numbers_, *page_, *blocks_, loop_, memory_, *this, events_.get()});
   between_.Attach(number, this);
   ScheduleTick();
 }

@@ -14,6 +14,7 @@
 #include "object_store/server/store_server.h"
 #include "raylet/raylet.h"
 #include "raylet/workers/entrypoint_launcher.h"
+#include "tests/sim/busy_events.h"
 #include "tests/sim/inter_node.h"
 #include "tests/sim/network.h"
 #include "tests/sim/process.h"
@@ -27,6 +28,7 @@ struct NodeOptions {
   uint64_t index = 1;  // Among the nodes of the cluster, from 1.
   Resources totals;
   uint64_t store_bytes = 16 << 20;
+  const BusyWorker* busy = nullptr;  // Not nullptr: it remembers the calls of this one.
 };
 
 class Node final : public Endpoint,
@@ -143,6 +145,7 @@ class Node final : public Endpoint,
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<ProcessNumbers> numbers_;
   std::set<std::string> commands_;  // That run here, by the names of their submissions.
+  std::unique_ptr<BusyEvents> events_;
   std::unique_ptr<Raylet> raylet_;
   NodeNumber number_ = 0;
   bool turn_scheduled_ = false;

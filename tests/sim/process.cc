@@ -258,6 +258,11 @@ void Process::OnHostFrame(const Frame& frame) {
       SendMessage(core_->raylet(), FrameKind::kStateAnswer, AnswerOf(*core_, *query));
     return;
   }
+  if (frame.kind == FrameKind::kStateAnswer && on_state_answer) {
+    if (const auto answer = ParseFrame<proto::StateAnswer>(frame); answer.ok())
+      on_state_answer(*answer);
+    return;
+  }
   if (frame.kind != FrameKind::kShutdown) return;
   leaving_ = true;
   if (role == ProcessRole::kDriver) node_over_ = true;

@@ -135,7 +135,8 @@ class Process final : public Endpoint, public FrameHost, public ExecutionHost {
   // The next item of a stream, or null: the end. False: the wait was ended.
   Async<bool> NextItem(Context context, ObjectHandle stream, ObjectHandle* item);
   Async<proto::GcsReply> AskGcs(Context context, proto::GcsRequest request);
-  void AskState(const proto::StateQuery& query);  // The answer is not waited for.
+  void AskState(const proto::StateQuery& query);                   // The answer is not waited for,
+  std::function<void(const proto::StateAnswer&)> on_state_answer;  // but told here.
   PlacementGroupId CreateGroup(proto::GroupRequest request);
   void RemoveGroup(PlacementGroupId group);
   const proto::GroupState* FindGroup(PlacementGroupId group) { return core_->groups.Find(group); }

@@ -114,4 +114,28 @@ int RunAtScale(uint64_t seed, int nodes) {
   return by_task <= most && by_node <= most ? 0 : 1;
 }
 
+int RunLookedAt(uint64_t seed, int nodes) {
+  constexpr Nanos kMostTime = 300 * kMillisecond;
+  constexpr uint64_t kMostBytes = 4'000'000, kTasksOfNode = 1'000;
+  RaiseFileLimit();
+  RunOptions options;
+  options.seed = seed;
+  options.nodes = nodes;
+  options.tasks = kTasksOfNode * static_cast<uint64_t>(nodes);
+  options.looks = true;
+  const RunResult result = Cluster(options).Run();
+  for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
+  std::printf("%d nodes, %zu tasks\n%-24s %10s %12s %8s %6s\n", nodes, result.calls, "", "s",
+              "bytes", "rows", "late");
+  bool well = result.failures.empty() && !result.looks.empty();
+  for (const Look& look : result.looks) {
+    std::printf("%-24s %10.3f %12lu %8lu %6lu\n", look.what.c_str(),
+                static_cast<double>(look.took) / kSecond, look.bytes, look.rows, look.late_nodes);
+    well = well && look.took > 0 && look.took <= kMostTime && look.bytes <= kMostBytes &&
+           look.late_nodes == 0;
+  }
+  std::printf("%s\n", well ? "each within 0.3 s and 4 MB" : "NOT each within 0.3 s and 4 MB");
+  return well ? 0 : 1;
+}
+
 }  // namespace sheaf::sim

@@ -187,10 +187,15 @@ void AddFunctions(ProcessCore& core, proto::StateAnswer& answer) {
   counts.Move(answer);
 }
 
-void AddObjects(ProcessCore& core, const std::string& id_sought, RowBudget& budget,
+void AddObjects(ProcessCore& core, const proto::StateQuery& query, RowBudget& budget,
                 proto::StateAnswer& answer) {
+  const telemetry::Filters& filters = query.filters();
+  if (!telemetry::MayHold("owner", core.self.ToString(), filters)) return;
   core.owner.references.ForEach([&](ObjectEntry& object) {
-    if (!object.owned || (!id_sought.empty() && object.id.ToHex() != id_sought)) return;
+    if (!object.owned || (!query.id().empty() && object.id.ToHex() != query.id())) return;
+    if (!filters.empty() && (!telemetry::MayHold("where", PlaceOf(object), filters) ||
+                             !telemetry::MayHold("object_id", object.id.ToHex(), filters)))
+      return;
     if (budget.full()) return;
     proto::ObjectRow& row = *answer.add_objects();
     row.set_object_id(object.id.ToHex());
@@ -231,7 +236,7 @@ proto::StateAnswer AnswerOf(ProcessCore& core, const proto::StateQuery& query) {
   }
   if (query.what() == proto::StateQuery::FUNCTIONS) AddFunctions(core, answer);
   if (query.what() == proto::StateQuery::OBJECTS) {
-    query.counts_only() ? CountObjects(core, answer) : AddObjects(core, query.id(), budget, answer);
+    query.counts_only() ? CountObjects(core, answer) : AddObjects(core, query, budget, answer);
   }
   return answer;
 }

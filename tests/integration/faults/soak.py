@@ -11,7 +11,7 @@ of jobs that are submitted while everything fails, with 1 to 4 nodes; row 22 run
 its faults for each method. The row `monkey` runs random programs (tests/python/monkey.py) for
 MONKEY_SECONDS, 3600 unless set, two thirds of them on three nodes; `churn`, `interrupts`, `job_kills` and `tune_kills`
 are the programs of that name there. The row `scale` runs `sim --scale SIM_SCALE`, 1000 unless set,
-and writes docs/evidence/simulation.md.
+and writes docs/evidence/simulation.md; so does `looks`, of `sim --looks SIM_SCALE`.
 """
 
 import itertools
@@ -33,7 +33,17 @@ PROGRAM_ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35"
 ROWS = sorted(
     [*PROGRAM_ROWS, "22", *node_rows.ROWS],
     key=lambda row: (not row.isdigit(), int(row) if row.isdigit() else 0, row),
-) + ["sim", "sim_jobs", "scale", "monkey", "churn", "interrupts", "job_kills", "tune_kills"]
+) + [
+    "sim",
+    "sim_jobs",
+    "scale",
+    "looks",
+    "monkey",
+    "churn",
+    "interrupts",
+    "job_kills",
+    "tune_kills",
+]
 FOLDER = pathlib.Path(__file__).resolve().parent
 SIM_BATCH = 10  # Seeds of one process.
 SIM_NODES = ["1", "2..9", "10..50"]  # Of its clusters, in turn.
@@ -169,6 +179,21 @@ def scale(program: str) -> Outcome:
     return outcome("", seconds, passed, figures)
 
 
+def looks(program: str) -> Outcome:
+    """The row `looks`, on the same page."""
+    nodes = os.environ.get("SIM_SCALE", "1000")
+    output, passed, seconds = execute([program, "--looks", nodes], 7200)
+    print(output, flush=True)
+    rows = []
+    for line in re.findall(r"^(\w.*\S {2,}\d+\.\d+ +\d+ +\d+ +\d+)$", output, flags=re.M):
+        what, took, size, count, late = re.split(r" {2,}", line)
+        if [what] != [row[0] for row in rows[-1:]]:  # Of digests each second the first one.
+            rows.append([what, took, f"{int(size):,}", f"{int(count):,}", late])
+    evidence.record(evidence.FOLDER / "simulation.md", "looks", rows)
+    figures = re.findall(r"^(\d+ nodes, .*|.*within.*)$", output, flags=re.M)
+    return outcome("", seconds, passed, figures)
+
+
 def monkey() -> Outcome:
     seed, begin = random.randrange(1, 1 << 32), time.monotonic()
     seconds = float(os.environ.get("MONKEY_SECONDS", "3600"))
@@ -200,7 +225,13 @@ def python_program(row: str) -> Outcome:
 
 
 def run_row(row: str, program: str, simulator: str) -> Outcome:
-    in_simulator = {"22": every_method, "sim": simulate, "sim_jobs": simulate_jobs, "scale": scale}
+    in_simulator = {
+        "22": every_method,
+        "sim": simulate,
+        "sim_jobs": simulate_jobs,
+        "scale": scale,
+        "looks": looks,
+    }
     if row in in_simulator:
         return in_simulator[row](simulator)
     if row == "monkey":

@@ -155,7 +155,8 @@ TEST_CASE("nodes choose by what they can say of a row, so that a long list has w
   CHECK(fixture.asked.filters(0).value() == "2");
   CHECK(fixture.asked.node() == 2);
   // What others know better, what is not the same word there, and what is only a part.
-  (void)fixture.Json("/api/sheaf/actors?filter=actor_id%3Dab&filter=state%3DALIVE&filter=name!%3Dx");
+  (void)fixture.Json(
+      "/api/sheaf/actors?filter=actor_id%3Dab&filter=state%3DALIVE&filter=name!%3Dx");
   REQUIRE(fixture.asked.filters_size() == 1);
   CHECK(fixture.asked.filters(0).key() == "actor_id");
   (void)fixture.Json("/api/sheaf/objects?filter=where~st&filter=size_bytes%3D7&filter=owner%3D");

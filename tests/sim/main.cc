@@ -26,7 +26,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "tests/sim/cluster.h"
-#include "tests/sim/scale.h"
+#include "tests/sim/large/scale.h"
 
 namespace sheaf::sim {
 namespace {

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "tests/sim/busy_events.h"
+#include "tests/sim/large/busy_events.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "tests/sim/scale.h"
+#include "tests/sim/large/scale.h"
 
 #include <sys/resource.h>
 

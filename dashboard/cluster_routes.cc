@@ -1,10 +1,14 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/cluster_routes.h"
 
+#include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/text/json.h"
 #include "base/version.h"
@@ -21,6 +25,7 @@ namespace {
 constexpr char kApiVersion[] = "4";
 constexpr char kRayVersion[] = "2.60.0";
 constexpr Nanos kHealthTime = 5 * kSecond;
+constexpr Nanos kHealthIsFresh = kSecond;
 constexpr Nanos kStatusTime = 10 * kSecond;
 
 std::string VersionJson(const std::string& session) {
@@ -77,10 +82,12 @@ absl::StatusOr<std::string> ScrapeTargets(const Asker& asker) {
     return absl::UnavailableError("The head does not say which nodes there are; try again.");
   }
   std::vector<ScrapeTarget> targets;
+  uint32_t head = 0;
   for (const proto::NodeRow& node : answer.nodes()) {
     if (node.state() != "DEAD") targets.push_back(TargetOf(node));
+    if (node.is_head()) head = node.node();
   }
-  return ScrapeTargetsJson(targets, kHeadNode);
+  return ScrapeTargetsJson(targets, head);
 }
 
 // A route that answers with JSON, or with 503 and why not.
@@ -97,12 +104,45 @@ void AddJson(http::Router& router, Asker& asker, const char* path,
               }});
 }
 
+// The last answer of a health route. These are open to all: whoever asks often is told what was so a
+// second ago, and takes no thread of those that others wait for.
+class LastHealth {
+ public:
+  // What may be told without asking.
+  std::optional<http::Response> Recent() {
+    const MutexLock lock(mutex_);
+    if (!response_) return std::nullopt;
+    const Nanos now = MonotonicNow();
+    if (now - at_ < kHealthIsFresh || now < asked_until_) return response_;
+    asked_until_ = now + kHealthTime;
+    return std::nullopt;
+  }
+  void Note(const http::Response& response) {
+    const MutexLock lock(mutex_);
+    response_ = response;
+    at_ = MonotonicNow();
+    asked_until_ = 0;
+  }
+
+ private:
+  Mutex mutex_;
+  std::optional<http::Response> response_ ABSL_GUARDED_BY(mutex_);
+  Nanos at_ ABSL_GUARDED_BY(mutex_) = 0;
+  Nanos asked_until_ ABSL_GUARDED_BY(mutex_) = 0;  // Somebody asks anew.
+};
+
 void AddHealth(http::Router& router, Asker& asker, const char* path, proto::StateQuery::What what) {
   router.Add({.method = "GET",
               .pattern = path,
               .right = http::Right::kOpen,
-              .handler = [&asker, what](const http::Request&, const http::Reply& reply) {
-                asker.Answer(reply, [&asker, what] { return Health(asker, what); });
+              .handler = [&asker, what, last = std::make_shared<LastHealth>()](
+                             const http::Request&, const http::Reply& reply) {
+                if (auto recent = last->Recent()) return reply.Send(*std::move(recent));
+                asker.Answer(reply, [&asker, what, last] {
+                  http::Response response = Health(asker, what);
+                  last->Note(response);
+                  return response;
+                });
               }});
 }
 

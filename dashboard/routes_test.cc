@@ -34,6 +34,7 @@ absl::StatusOr<proto::StateAnswer> SmallCluster(const proto::StateQuery& query, 
   if (query.what() == proto::StateQuery::NODES || query.what() == proto::StateQuery::STATUS) {
     proto::NodeRow& node = *answer.add_nodes();
     node.set_node(1);
+    node.set_is_head(true);
     node.set_state("ALIVE");
     node.set_address("10.0.0.1:6379");
     node.set_start_time_unix_s(1000);
@@ -476,6 +477,17 @@ TEST_CASE("of a list that is cut short nodes choose what is wanted, where they c
   CHECK(asked[1].filters(0).value() == "a-DEAD");
   CHECK(StatusOf(fixture.Ask(path + "state&filter_values=DEAD")) == 200);
   CHECK(asked.size() == 3);
+}
+
+TEST_CASE("who asks for health again and again asks the cluster once a second at most") {
+  std::atomic<int> asked = 0;
+  const Fixture fixture([&](const proto::StateQuery& query, Nanos limit) {
+    ++asked;
+    return SmallCluster(query, limit);
+  });
+  const Nanos begin = MonotonicNow();
+  for (int i = 0; i < 20; ++i) CHECK(StatusOf(fixture.Ask("GET /api/healthz")) == 200);
+  CHECK(asked <= 1 + (MonotonicNow() - begin) / kSecond);
 }
 
 }  // namespace

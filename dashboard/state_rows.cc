@@ -155,12 +155,12 @@ StateTable Nodes(const Answers& answers) {
     for (const auto& [name, value] : sorted) labels.Add(name, JsonString(value));
     const bool dead = row.state() == "DEAD";
     const bool drains = row.state() == "DRAINING" || row.state() == "DRAINED";
-    table.rows.push_back(
-        {Value::Text(NodeIdText(row.node())), Value::Text(HostOfAddress(row.address())),
-         Value::Flag(row.node() == kHeadNode), Value::Text(dead ? "DEAD" : "ALIVE"),
-         drains ? Value::Text(row.state()) : Value{}, Value::Text(row.host_name()),
-         Value::Json(ResourcesJson(row.total())), Value::Json(labels.Done()),
-         Value::Number(row.start_time_unix_s() * 1000), Value{}});
+    table.rows.push_back({Value::Text(NodeIdText(row.node())),
+                          Value::Text(HostOfAddress(row.address())), Value::Flag(row.is_head()),
+                          Value::Text(dead ? "DEAD" : "ALIVE"),
+                          drains ? Value::Text(row.state()) : Value{}, Value::Text(row.host_name()),
+                          Value::Json(ResourcesJson(row.total())), Value::Json(labels.Done()),
+                          Value::Number(row.start_time_unix_s() * 1000), Value{}});
   }
   return table;
 }

@@ -12,8 +12,6 @@
 
 namespace sheaf::dashboard {
 
-inline constexpr uint32_t kHeadNode = 1;  // The number of a cluster's first node.
-
 // The answers that a listing is made of; those that its kind does not need are empty.
 struct Answers {
   proto::StateAnswer rows;

@@ -23,12 +23,6 @@ constexpr Nanos kLoadsPeriodPerNode = kSecond / 10'000;
 // Nor more bytes than these: with a thousand busy nodes each delta has all of them.
 constexpr int64_t kLoadBytesPerSecond = 50'000'000;
 
-proto::NodeInfo Public(const proto::NodeInfo& info) {
-  proto::NodeInfo copy = info;
-  copy.clear_nonce();
-  return copy;
-}
-
 // False: it was so before.
 bool Update(const proto::Resources& from, proto::Resources* to) {
   const auto& amounts = from.amounts();
@@ -270,6 +264,14 @@ void NodeService::Tell(const proto::NodeInfo& info, NodeEvent event) {
                         left ? name + " left" : absl::StrCat(name, " died: ", info.death()),
                         {.node = info.node()});
   }
+}
+
+proto::NodeInfo NodeService::Public(const proto::NodeInfo& info) const {
+  proto::NodeInfo copy = info;
+  copy.clear_nonce();
+  copy.set_is_head(info.state() != proto::NodeInfo::DEAD &&
+                   info.address() == context_.options.address);
+  return copy;
 }
 
 void NodeService::List(const CallPtr& call) const {

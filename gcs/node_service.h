@@ -44,6 +44,8 @@ class NodeService {
   void EndUnheard();
   // Ends or drains a node in the name of `call` (nullptr: nobody asked).
   void Move(CallPtr call, NodeNumber node, NodeEvent event, std::string reason);
+  // As others are told.
+  proto::NodeInfo Public(const proto::NodeInfo& info) const;
   void Publish(const proto::NodeInfo& info);
   void Tell(const proto::NodeInfo& info, NodeEvent event);
   // Soon all nodes hear what `node` has free.

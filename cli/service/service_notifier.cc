@@ -15,8 +15,13 @@
 namespace sheaf::cli {
 namespace {
 
+constexpr timeval kPatience{2, 0};  // While the service manager has much to read.
+
 int MakeSocket(const std::string& path) {
-  return path.empty() ? -1 : ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (path.empty()) return -1;
+  const int made = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (made >= 0) setsockopt(made, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
+  return made;
 }
 
 }  // namespace
@@ -37,12 +42,12 @@ void ServiceNotifier::Look(const absl::Status& health, Nanos now) {
   if (manager_.watchdog_period == 0 || !well_) return;
   if (last_fed_ != 0 && now - last_fed_ < manager_.watchdog_period / 3) return;
   last_fed_ = now;
-  Send("WATCHDOG=1");
+  Send("WATCHDOG=1", MSG_DONTWAIT);  // It comes again.
 }
 
 void ServiceNotifier::Stopping() { Send("STOPPING=1"); }
 
-void ServiceNotifier::Send(std::string_view text) {
+void ServiceNotifier::Send(std::string_view text, int flags) {
   if (manager_.socket.empty()) return;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -53,7 +58,7 @@ void ServiceNotifier::Send(std::string_view text) {
     std::memcpy(address.sun_path, path.data(), path.size());
     if (path[0] == '@') address.sun_path[0] = '\0';  // An abstract one.
     const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
-    sent = ::sendto(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL,
+    sent = ::sendto(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL | flags,
                     reinterpret_cast<const sockaddr*>(&address), bytes) >= 0;
     error = errno;
   }

@@ -26,7 +26,8 @@ class ServiceNotifier {
   void Stopping();
 
  private:
-  void Send(std::string_view text);
+  // Without MSG_DONTWAIT it waits for room, up to two seconds.
+  void Send(std::string_view text, int flags = 0);
 
   const ServiceManager manager_;
   const UniqueFd socket_;

@@ -70,6 +70,7 @@ nb::list Nodes() {
     out["host_name"] = row.host_name();
     out["address"] = row.address();
     out["metrics_url"] = row.metrics_url();
+    out["is_head"] = row.is_head();
     out["total"] = AmountsOf(row.total());
     out["available"] = AmountsOf(row.available());
     out["labels"] = std::map<std::string, std::string>(row.labels().begin(), row.labels().end());

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-HEAD = 1  # The number of the node that started the cluster.
 # Of nodes of Ray; those of Sheaf have no such ports and sockets, and say nothing of a death.
 _UNUSED = {
     "ObjectManagerPort": 0,
@@ -27,7 +26,7 @@ _UNUSED = {
     "DeathReason": 0,
     "DeathReasonMessage": "",
 }
-_HEAD_RESOURCE = "node:__internal_head__"
+HEAD_RESOURCE = "node:__internal_head__"
 
 
 def nodes() -> list[dict[str, Any]]:
@@ -94,8 +93,8 @@ def _address(row: dict[str, Any]) -> str:
 
 def _with_node_resource(amounts: dict[str, float], row: dict[str, Any]) -> dict[str, float]:
     out = {**amounts, f"node:{_address(row)}": 1.0}
-    if row["node"] == HEAD:
-        out[_HEAD_RESOURCE] = 1.0
+    if row["is_head"]:
+        out[HEAD_RESOURCE] = 1.0
     return out
 
 

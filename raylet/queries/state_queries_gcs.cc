@@ -144,6 +144,7 @@ void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) con
     *row.mutable_labels() = node.labels();
     row.set_host_name(node.host_name());
     row.set_metrics_url(node.metrics_url());
+    row.set_is_head(node.is_head());
     row.set_start_time_unix_s(node.start_time_unix_s());
     row.set_version(node.version());
     if (node.node() == deps_.node) rows_.FillAvailable(&row);

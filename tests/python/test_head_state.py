@@ -13,6 +13,7 @@ import pytest
 import sheaf
 from conftest import WAIT_S, joined_cluster, wait_until
 from sheaf.cluster_utils import _program
+from sheaf.util import state
 
 
 @pytest.fixture
@@ -134,6 +135,8 @@ def test_an_older_copy_of_the_state_takes_no_living_actor_for_lost(cluster, tmp_
     with head_goes_on_with(cluster, copy):
         again = sheaf.get_actor("counter")
         assert sheaf.get(again.add.remote(), timeout=WAIT_S) == 2
+        (head,) = (row for row in state.list_nodes() if row.is_head_node)
+        assert head.state == "ALIVE" and int(head.node_id[-8:], 16) != 1  # Another one than before.
         assert sheaf.get(again.pid.remote(), timeout=WAIT_S) == pid
         with pytest.raises(ValueError):
             sheaf.get_actor("late")  # Of after the copy.

@@ -99,7 +99,7 @@ def list_nodes(
             state="ALIVE" if row["Alive"] else "DEAD",
             resources_total=row["Resources"],
             labels=row["Labels"],
-            is_head_node=row["NodeID"] == node_id(cluster.HEAD),
+            is_head_node=cluster.HEAD_RESOURCE in row["Resources"],
         )
         for row in cluster.nodes()
     ]

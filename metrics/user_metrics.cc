@@ -125,6 +125,12 @@ void AddToOverflow(prometheus::ClientMetric metric, UserFamily& family) {
     AddHistogram(metric.histogram, family.overflow->histogram);
 }
 
+bool IsOld(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(file, error);
+  return !error && std::filesystem::file_time_type::clock::now() - written > kServedAfterEnd;
+}
+
 }  // namespace
 
 bool SeriesLimit::Admit(const std::string& metric, uint64_t key) {
@@ -199,13 +205,18 @@ std::vector<prometheus::MetricFamily> UserMetrics::Collect(const std::string& di
     if (!std::all_of(pid.begin(), pid.end(),
                      [](unsigned char c) { return absl::ascii_isdigit(c); }))
       continue;
-    if (++files > kMaxUserFiles) break;
+    std::error_code unknown;
+    const bool runs = fs::exists("/proc/" + pid, unknown);
+    if (!runs && IsOld(entry->path())) {
+      fs::remove(entry->path(), unknown);
+      continue;
+    }
+    if (++files > kMaxUserFiles) continue;
     std::string content(kMaxUserFileBytes, '\0');
     std::ifstream file(entry->path(), std::ios::binary);
     file.read(content.data(), static_cast<std::streamsize>(content.size()));
     content.resize(static_cast<size_t>(file.gcount()));
-    std::error_code gone;
-    ReadUserMetrics(content, pid, fs::exists("/proc/" + pid, gone), limit_, &families);
+    ReadUserMetrics(content, pid, runs, limit_, &families);
   }
   for (const std::string& metric : limit_.EndOfRound()) {
     Log(LogLevel::kWarning, "the metric ", metric, " has more than ", kMaxSeriesOfMetric,

@@ -7,7 +7,9 @@
 //   S <tab> VALUE [<tab> LABEL <tab> VALUE]...                       of a counter or gauge
 //   H <tab> SUM <tab> BOUND:COUNT,BOUND:COUNT,...,inf:COUNT [<tab> LABEL <tab> VALUE]...
 //
-// Counts of buckets are cumulative. Gauges of processes that have ended are not served.
+// Counts of buckets are cumulative. Of processes that have ended gauges are not served, and the rest for
+// kServedAfterEnd, so that the last values are scraped; then their files are removed, as a node that
+// starts and ends workers for months would have more than it serves.
 //
 // A tag whose values never end must not fill the memory of who scrapes: a metric has at most
 // kMaxSeriesOfMetric series and a node kMaxUserSeries. What comes later is served together, as one
@@ -15,6 +17,7 @@
 // totals stay right, gauges as a sum, too.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -30,6 +33,7 @@ namespace sheaf::metrics {
 
 inline constexpr size_t kMaxUserFileBytes = 1 << 20;
 inline constexpr size_t kMaxUserFiles = 1024;
+inline constexpr std::chrono::minutes kServedAfterEnd{10};  // Since the process wrote its file.
 inline constexpr size_t kMaxSeriesOfMetric = 1'000;
 inline constexpr size_t kMaxUserSeries = 10'000;
 
@@ -73,7 +77,8 @@ void ReadUserMetrics(std::string_view content, std::string_view pid, bool with_g
 // Not thread-safe.
 class UserMetrics {
  public:
-  // All files of the directory, which need not exist. Logs which metrics have too many series.
+  // All files of the directory, which need not exist. Logs which metrics have too many series, and
+  // removes old files of processes that have ended.
   std::vector<prometheus::MetricFamily> Collect(const std::string& directory);
 
  private:

@@ -1,7 +1,14 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "metrics/user_metrics.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/testing/scratch_directory_for_test.h"
 
 namespace sheaf::metrics {
 namespace {
@@ -130,6 +137,28 @@ SCENARIO("histograms are added where their bounds are the same, and nothing is l
   CHECK(sum.bucket[0].cumulative_count == 2);
   CHECK(sum.bucket[1].cumulative_count == 3);
   CHECK(sum.bucket[2].cumulative_count == 8);
+}
+
+SCENARIO("what a process counted is served for a while after its end, and its file goes then") {
+  namespace fs = std::filesystem;
+  const ScratchDirectory directory;
+  const fs::path ended = fs::path(directory.path()) / "999999999";  // No process has this number.
+  const std::string self = std::to_string(getpid());
+  for (const fs::path& path : {ended, ended.parent_path() / self}) {
+    std::ofstream(path) << "F\tcounter\ta\t\nS\t1\nF\tgauge\tb\t\nS\t1\n";
+  }
+  UserMetrics metrics;
+  const auto series = [&] {
+    size_t count = 0;
+    for (const auto& family : metrics.Collect(directory.path())) count += family.metric.size();
+    return count;
+  };
+  CHECK(series() == 3);
+  for (const fs::path& path : {ended, ended.parent_path() / self}) {
+    fs::last_write_time(path, fs::file_time_type::clock::now() - 2 * kServedAfterEnd);
+  }
+  CHECK(series() == 2);
+  CHECK_FALSE(fs::exists(ended));
 }
 
 }  // namespace

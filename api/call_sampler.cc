@@ -2,8 +2,11 @@
 #include "api/call_sampler.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
@@ -13,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <string>
 #include <string_view>
@@ -34,6 +38,9 @@ constexpr size_t kMostFrames = 126;  // Of a stack, the innermost ones.
 constexpr size_t kSamples = 32;      // Of a thread, between two looks at them.
 constexpr Nanos kLooksEvery = 200 * kMillisecond;
 constexpr size_t kMostNames = 50'000;  // Of addresses.
+// How long may be spent on names: a large program's symbols are looked through for each address.
+constexpr Nanos kNamesAtFirst = 100 * kMillisecond;
+constexpr int kNamesOneIn = 50;  // Of the time since.
 
 struct Sample {
   const FunctionRecord* function;
@@ -44,6 +51,7 @@ struct Sample {
 
 // What one thread's handler notes. Lives until the thread has ended and its samples were read.
 struct ThreadSamples {
+  uintptr_t stack_begin = 0, stack_end = 0;
   std::atomic<uint64_t> written{0}, read{0};
   std::atomic<uint64_t> lost{0};  // Periods for which there was no room,
   std::atomic<const FunctionRecord*> lost_in{nullptr};
@@ -58,7 +66,8 @@ struct ThreadState {
   std::atomic<uintptr_t> outermost{0};
   std::atomic<ThreadSamples*> samples{nullptr};
 };
-thread_local constinit ThreadState here;
+// Static: the handler must not have the loader find, or make, its memory.
+[[gnu::tls_model("initial-exec")]] thread_local constinit ThreadState here;
 
 // The samplers of a process, one after the other, and the handler, which may be late, share these.
 struct Shared {
@@ -91,19 +100,32 @@ Registers RegistersOf(const void* context) {
 #endif
 }
 
+#if defined(__aarch64__)
+constexpr uintptr_t kAddressBits = (uintptr_t{1} << 48) - 1;  // The others may be a signature.
+#else
+constexpr uintptr_t kAddressBits = ~uintptr_t{0};
+#endif
+
 // Each frame begins with the frame pointer of its caller and the address to return to. A register that
 // holds something else leads out of the bounds sooner or later, never to another's memory.
 [[gnu::no_sanitize("address", "thread")]] uint32_t Walk(
-    Registers at, uintptr_t outermost, std::array<uintptr_t, kMostFrames>& frames) {
+    Registers at, uintptr_t stack_begin, uintptr_t stack_end, uintptr_t outermost,
+    std::array<uintptr_t, kMostFrames>& frames) {
   uint32_t depth = 0;
   frames[depth++] = at.instruction;
+  // Either may be of a fiber, or of a handler with a stack of its own.
+  const auto is_on = [&](uintptr_t address) {
+    return address >= stack_begin && address < stack_end;
+  };
+  if (!is_on(at.stack) || !is_on(outermost)) return depth;
   uintptr_t lowest = at.stack;
   uintptr_t frame = at.frame;
   while (depth < kMostFrames && frame >= lowest && frame % sizeof(uintptr_t) == 0 &&
          frame < outermost && outermost - frame >= 2 * sizeof(uintptr_t)) {
     const auto* const words = reinterpret_cast<const uintptr_t*>(frame);
-    if (words[1] == 0) break;
-    frames[depth++] = words[1] - 1;  // Within the call, not behind it.
+    const uintptr_t returns_to = words[1] & kAddressBits;
+    if (returns_to == 0) break;
+    frames[depth++] = returns_to - 1;  // Within the call, not behind it.
     lowest = frame + 2 * sizeof(uintptr_t);
     frame = words[0];
   }
@@ -125,13 +147,26 @@ void OnTimer(int, siginfo_t* info, void* context) {
   Sample& sample = samples->samples[written % kSamples];
   sample.function = function;
   sample.periods = periods;
-  sample.depth =
-      Walk(RegistersOf(context), here.outermost.load(std::memory_order_relaxed), sample.frames);
+  sample.depth = Walk(RegistersOf(context), samples->stack_begin, samples->stack_end,
+                      here.outermost.load(std::memory_order_relaxed), sample.frames);
   samples->written.store(written + 1, std::memory_order_release);
   Shared& shared = TheShared();
   // Behind `written`, as the sampler looks once more after it has said that it sleeps.
   if (shared.asleep.exchange(false, std::memory_order_seq_cst)) sem_post(&shared.wake);
   errno = error;
+}
+
+// That of the calling thread. Left empty where nobody knows: then no stack is followed.
+void FindStack(ThreadSamples& samples) {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  void* begin = nullptr;
+  size_t size = 0;
+  if (pthread_attr_getstack(&attributes, &begin, &size) == 0) {
+    samples.stack_begin = reinterpret_cast<uintptr_t>(begin);
+    samples.stack_end = samples.stack_begin + size;
+  }
+  pthread_attr_destroy(&attributes);
 }
 
 // The timer of the calling thread, from its first call to its end.
@@ -149,9 +184,10 @@ class ThreadTimer {
     period_ = period;
     if (period == 0) return;
     auto samples = std::make_unique_for_overwrite<ThreadSamples>();
+    FindStack(*samples);
     sigevent event{};
     event.sigev_notify = SIGEV_THREAD_ID;
-    event.sigev_signo = SIGPROF;
+    event.sigev_signo = SampleSignal();
     event._sigev_un._tid = static_cast<pid_t>(syscall(SYS_gettid));
     // None is to be had: this thread is not sampled.
     if (timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) != 0) return;
@@ -162,10 +198,10 @@ class ThreadTimer {
       shared.threads.push_back(std::move(samples));
     }
     here.samples.store(samples_, std::memory_order_relaxed);
-    sigset_t profile;
-    sigemptyset(&profile);
-    sigaddset(&profile, SIGPROF);
-    pthread_sigmask(SIG_UNBLOCK, &profile, nullptr);
+    sigset_t sample;
+    sigemptyset(&sample);
+    sigaddset(&sample, SampleSignal());
+    pthread_sigmask(SIG_UNBLOCK, &sample, nullptr);
     const timespec every{period / kSecond, period % kSecond};
     const itimerspec often{every, every};
     timer_settime(timer_, 0, &often, nullptr);
@@ -203,6 +239,31 @@ bool IsOfSheaf(std::string_view name) {
   return name.starts_with("sheaf::") || name.starts_with("libsheaf");
 }
 
+// absl::Symbolize leaves files of programs open, also for processes that user code starts.
+class WithoutHeirs {
+ public:
+  explicit WithoutHeirs(const char* file) {
+    // Of a program argv[0], which may name no file from here.
+    if (std::strcmp(file, program_invocation_name) == 0) file = "/proc/self/exe";
+    if (stat(file, &file_) != 0 || file_.st_nlink == 0) file_.st_ino = 0;
+    next_ = open("/dev/null", O_RDONLY | O_CLOEXEC);  // The file will have this number, as a rule.
+    if (next_ >= 0) close(next_);
+  }
+  ~WithoutHeirs() {
+    struct stat now{};
+    if (next_ >= 0 && file_.st_ino != 0 && fstat(next_, &now) == 0 && now.st_dev == file_.st_dev &&
+        now.st_ino == file_.st_ino)
+      fcntl(next_, F_SETFD, FD_CLOEXEC);
+  }
+  WithoutHeirs(const WithoutHeirs&) = delete;
+  WithoutHeirs& operator=(const WithoutHeirs&) = delete;
+  bool is_there() const { return file_.st_ino != 0; }
+
+ private:
+  struct stat file_{};
+  int next_ = -1;
+};
+
 }  // namespace
 
 // Names samples and writes them, on a thread of its own.
@@ -212,6 +273,7 @@ class CallSampler::Writer {
       : segment_(std::move(segment)),
         writer_(telemetry::ProfilePageOf(segment_.get())),
         period_us_(static_cast<uint64_t>(period / kMicrosecond)),
+        looks_every_(std::min<Nanos>(kLooksEvery, static_cast<Nanos>(kSamples) / 2 * period)),
         thread_("sheaf-profile") {
     thread_.Post([this] { Run(); });
   }
@@ -225,20 +287,33 @@ class CallSampler::Writer {
 
  private:
   struct Name {
-    std::string function, module;
+    std::string function;  // Empty: no code of this process's.
     uint32_t frame = 0;
+  };
+  struct Called {
+    std::string plain_name;
+    uint32_t node = 0;
   };
 
   void Run();
   bool Read();
   bool ReadFrom(ThreadSamples& samples);
   void Add(const Sample& sample);
+  const Called& CalledBy(const FunctionRecord* function);
   const Name& NameOf(uintptr_t address);
+  bool MayName(Nanos now) const {
+    return named_for_ < kNamesAtFirst + (now - began_) / kNamesOneIn;
+  }
 
   const std::shared_ptr<std::byte> segment_;
   telemetry::ProfileWriter writer_;
   const uint64_t period_us_;
+  const Nanos looks_every_;
+  const Nanos began_ = MonotonicNow();
+  Nanos named_for_ = 0;
   absl::flat_hash_map<uintptr_t, Name> names_;
+  absl::flat_hash_map<std::string, Name> modules_;  // Of what has no name of its own.
+  absl::flat_hash_map<const FunctionRecord*, Called> called_;
   std::atomic<bool> stopping_{false};
   ThreadExecutor thread_;  // Last: it uses the others.
 };
@@ -247,7 +322,7 @@ void CallSampler::Writer::Run() {
   Shared& shared = TheShared();
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (Read()) {
-      const Nanos end = MonotonicNow() + kLooksEvery;
+      const Nanos end = MonotonicNow() + looks_every_;
       const timespec until{end / kSecond, end % kSecond};
       sem_clockwait(&shared.wake, CLOCK_MONOTONIC, &until);
       continue;
@@ -298,44 +373,67 @@ bool CallSampler::Writer::ReadFrom(ThreadSamples& samples) {
 }
 
 void CallSampler::Writer::Add(const Sample& sample) {
-  const std::string& called = sample.function->name;
-  uint32_t node = writer_.Below(telemetry::ProfileWriter::kRoot, writer_.FrameOf(called, "", 0));
+  const Called& called = CalledBy(sample.function);
+  uint32_t node = called.node;
   uint32_t depth = sample.depth;
   const auto name = [&]() -> const std::string& {
     return NameOf(sample.frames[depth - 1]).function;
   };
-  while (depth > 0 && IsOfSheaf(name())) --depth;
+  while (depth > 0 && (name().empty() || IsOfSheaf(name()))) --depth;
   // The function that was called, behind what the standard library calls it by, or inlined there.
   const uint32_t below = depth;
   while (depth > 0 && name().starts_with("std::")) --depth;
-  if (depth > 0 && name() == Plain(called)) {
+  if (depth > 0 && name() == called.plain_name) {
     --depth;
   } else {
     depth = below;
   }
-  for (; depth > 0; --depth) node = writer_.Below(node, NameOf(sample.frames[depth - 1]).frame);
+  uint32_t last = telemetry::ProfileWriter::kNoFrame;
+  for (; depth > 0; --depth) {
+    const Name& at = NameOf(sample.frames[depth - 1]);
+    // Words that were no addresses of functions; and a library that calls itself, without names.
+    if (at.function.empty() || (at.frame == last && modules_.contains(at.function))) continue;
+    last = at.frame;
+    node = writer_.Below(node, at.frame);
+  }
   writer_.Add(node, sample.periods * period_us_);
+}
+
+// Remembered: a program that exits destroys its functions while their last samples are read.
+const CallSampler::Writer::Called& CallSampler::Writer::CalledBy(const FunctionRecord* function) {
+  const auto [known, is_new] = called_.try_emplace(function);
+  if (is_new) {
+    known->second = {Plain(function->name), writer_.Below(telemetry::ProfileWriter::kRoot,
+                                                          writer_.FrameOf(function->name, "", 0))};
+  }
+  return known->second;
 }
 
 const CallSampler::Writer::Name& CallSampler::Writer::NameOf(uintptr_t address) {
   if (const auto known = names_.find(address); known != names_.end()) return known->second;
-  if (names_.size() >= kMostNames) names_.clear();
+  static const Name& none = *new Name;
   const void* const at = reinterpret_cast<const void*>(address);
-  Name name;
   Dl_info module{};
-  if (dladdr(at, &module) != 0 && module.dli_fname != nullptr) name.module = module.dli_fname;
+  if (dladdr(at, &module) == 0 || module.dli_fname == nullptr) return none;
+  const std::string_view path = module.dli_fname;
+  const std::string file(path.substr(path.rfind('/') + 1));
+  const auto [library, is_new] = modules_.try_emplace(file);
+  if (is_new) library->second = {file, writer_.FrameOf(file, path, 0)};
+  const Nanos begin = MonotonicNow();
+  if (!MayName(begin)) return library->second;
+  if (names_.size() >= kMostNames) names_.clear();
+  Name& name = names_[address] = library->second;
   std::array<char, 1024> text;
-  if (absl::Symbolize(at, text.data(), static_cast<int>(text.size()))) {
+  if (const WithoutHeirs file_of(module.dli_fname);
+      file_of.is_there() && absl::Symbolize(at, text.data(), static_cast<int>(text.size()))) {
     name.function = Plain(text.data());
-  } else {
-    const std::string_view file = std::string_view(name.module).substr(name.module.rfind('/') + 1);
-    name.function =
-        absl::StrCat(file.empty() ? "?" : absl::string_view(file.data(), file.size()), "+0x",
-                     absl::Hex(address - reinterpret_cast<uintptr_t>(module.dli_fbase)));
+    name.frame = writer_.FrameOf(name.function, path, 0);
   }
-  name.frame = writer_.FrameOf(name.function, name.module, 0);
-  return names_[address] = std::move(name);
+  named_for_ += MonotonicNow() - begin;
+  return name;
 }
+
+int SampleSignal() { return SIGRTMAX - 5; }
 
 CallSampler::CallSampler(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {}
 
@@ -344,11 +442,11 @@ std::unique_ptr<CallSampler> CallSampler::Start(std::shared_ptr<std::byte> segme
   ours.sa_sigaction = OnTimer;
   ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
   sigemptyset(&ours.sa_mask);
-  if (sigaction(SIGPROF, nullptr, &now) != 0) return nullptr;
+  if (sigaction(SampleSignal(), nullptr, &now) != 0) return nullptr;
   const bool is_ours = (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == OnTimer;
   if (!is_ours && ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL)) return nullptr;
   TheShared();  // The handler makes nothing.
-  if (!is_ours && sigaction(SIGPROF, &ours, nullptr) != 0) return nullptr;
+  if (!is_ours && sigaction(SampleSignal(), &ours, nullptr) != 0) return nullptr;
   const Nanos period = kSecond / std::max<int64_t>(hz, 1);
   std::unique_ptr<CallSampler> sampler(
       new CallSampler(std::make_unique<Writer>(std::move(segment), period)));

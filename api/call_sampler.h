@@ -2,13 +2,16 @@
 // Where the processor time of a C++ worker's calls goes, always on (telemetry/profile_page.h).
 //
 // A thread that runs calls has a timer of its own processor time: so often a second of work, and never
-// while it waits, the kernel interrupts it with SIGPROF. The handler notes in which functions it is. It
-// follows the frame pointers from the interrupted one to the frame that began the call, so it reads this
-// thread's stack and nothing else, takes no lock and cannot fail, whatever it has interrupted. A thread
-// of the sampler, asleep while nobody works, names what was noted and writes it into the segment.
+// while it waits, the kernel interrupts it with a real-time signal (SampleSignal; SIGPROF is for the
+// profilers of users). The handler notes in which functions it is. It follows the frame pointers from
+// the interrupted one to the frame that began the call, so it reads this thread's stack and nothing
+// else, takes no lock and cannot fail, whatever it has interrupted. A thread of the sampler, asleep while
+// nobody works, names what was noted and writes it into the segment.
 //
-// Callers that were compiled without frame pointers are missing in a stack; its innermost function
-// and the call that it belongs to are not. Where the program handles SIGPROF itself, nothing is sampled.
+// Callers that were compiled without frame pointers are missing in a stack; its innermost function and
+// the call that it belongs to are not. Of code that runs on another stack than its thread's (fibers) the
+// innermost function is noted alone. What has no symbol is its library. Where the program handles that
+// signal itself, nothing is sampled.
 //
 //   thread of a call (handler)                 thread of the sampler
 //   notes samples[written % N]
@@ -26,11 +29,13 @@
 
 namespace sheaf::inline v1::internal {
 
+int SampleSignal();
+
 // One per process at a time. Thread-safe.
 class CallSampler {
  public:
   // `segment`: the bytes of the process's; `hz`: so often a second of work, at least 1. nullptr:
-  // somebody else handles SIGPROF.
+  // somebody else handles SampleSignal().
   static std::unique_ptr<CallSampler> Start(std::shared_ptr<std::byte> segment, int64_t hz);
   // Notes all samples that were taken, and takes no more.
   ~CallSampler();

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 #include "telemetry/event_words.h"
 
@@ -123,14 +122,17 @@ void EventWriter::CountTimes(FunctionSlot& slot, Sampler& sampler, Nanos run) {
 }
 
 void EventWriter::CountRecord(Sampler& sampler, Nanos now) {
-  if (++sampler.records < kRecordsLookedAt) return;
-  const Nanos took = now - std::exchange(sampler.looked_at, now);
-  sampler.records = 0;
+  const Nanos took = now - sampler.looked_at;
+  if (++sampler.records < kRecordsLookedAt && took <= kFew) return;
   if (took < kTooMany) {
     sampler.least_weight = std::min<uint16_t>(sampler.least_weight * 2, kSampledWeight);
   } else if (took > kFew) {
-    sampler.least_weight = std::max<uint16_t>(sampler.least_weight / 2, 1);
+    // At once, where they have become rare: the next ones come late.
+    const bool are_rare = took > kFew * kRecordsLookedAt / sampler.records;
+    sampler.least_weight = are_rare ? 1 : std::max<uint16_t>(sampler.least_weight / 2, 1);
   }
+  sampler.looked_at = now;
+  sampler.records = 0;
 }
 
 void EventWriter::Append(const TaskEvent& event) {

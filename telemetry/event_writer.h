@@ -3,8 +3,8 @@
 //
 // A clock read costs as much as a short call, so those of quick functions are sampled: of a function
 // whose calls take under 5 us on average one in 16 is timed and recorded, under 1 us one in 64, with
-// that weight. So are those of which the ring would not hold what a second brings, down to one in 16:
-// calls that overlap may be long and many. All others, and all failures, are recorded.
+// that weight. So are those of a function of which alone the ring would not hold what a second brings,
+// down to one in 16: calls that overlap may be long and many. All others, and all failures, are recorded.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ class EventWriter {
   // Over so many records, the time at which there are too many, and at which there may be more.
   static constexpr uint16_t kRecordsLookedAt = 64;
   static constexpr Nanos kTooMany = kRecordsLookedAt * kSecond / (4 * kEndedCalls);
-  static constexpr Nanos kFew = 8 * kTooMany;
+  static constexpr Nanos kFew = 4 * kTooMany;
 
   explicit EventWriter(EventPage& page);
   EventWriter(const EventWriter&) = delete;

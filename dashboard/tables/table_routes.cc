@@ -87,6 +87,7 @@ proto::StateQuery QueryOf(const char* name, const PageOptions& options) {
   proto::StateQuery query = ListQuery(name);
   for (const RowFilter& filter : options.filters) {
     if (filter.test != RowFilter::Test::kIs || filter.value.empty() || filter.value[0] == '"' ||
+        filter.value == "null" ||
         std::find(kKnown.begin(), kKnown.end(),
                   std::pair<std::string_view, std::string_view>(name, filter.key)) == kKnown.end())
       continue;

@@ -33,10 +33,19 @@ proto::StateAnswer AskState(proto::StateQuery query) {
   return answer;
 }
 
-proto::StateAnswer AskState(proto::StateQuery::What what, const std::string& id) {
+// (key, value) each, which rows must have: those that nodes know (telemetry/row_filters.h).
+using Wanted = std::vector<std::pair<std::string, std::string>>;
+
+proto::StateAnswer AskState(proto::StateQuery::What what, const std::string& id,
+                            const Wanted& wanted = {}) {
   proto::StateQuery query;
   query.set_what(what);
   query.set_id(id);
+  for (const auto& [key, value] : wanted) {
+    proto::StateFilter& filter = *query.add_filters();
+    filter.set_key(key);
+    filter.set_value(value);
+  }
   return AskState(std::move(query));
 }
 
@@ -51,8 +60,9 @@ std::string WhatIsMissing(const proto::StateAnswer& answer) {
          ", which did not answer in time";
 }
 
-proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {}) {
-  proto::StateAnswer answer = AskState(what, id);
+proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {},
+                         const Wanted& wanted = {}) {
+  proto::StateAnswer answer = AskState(what, id, wanted);
   if (answer.truncated() &&
       PyErr_WarnEx(PyExc_UserWarning, WhatIsMissing(answer).c_str(), 2) != 0) {
     throw nb::python_error();
@@ -79,9 +89,9 @@ nb::list Nodes() {
   return rows;
 }
 
-nb::list Actors() {
+nb::list Actors(const Wanted& wanted) {
   nb::list rows;
-  const proto::StateAnswer answer = Query(proto::StateQuery::ACTORS);
+  const proto::StateAnswer answer = Query(proto::StateQuery::ACTORS, {}, wanted);
   for (const proto::ActorRow& row : answer.actors()) {
     nb::dict out;
     out["actor_id"] = row.actor_id();
@@ -118,7 +128,9 @@ nb::list GroupRows(const proto::StateAnswer& answer) {
   return rows;
 }
 
-nb::list Groups() { return GroupRows(Query(proto::StateQuery::GROUPS)); }
+nb::list Groups(const Wanted& wanted) {
+  return GroupRows(Query(proto::StateQuery::GROUPS, {}, wanted));
+}
 
 // (rows, whether they are all that there are).
 nb::tuple GroupsIfAll() {
@@ -210,9 +222,9 @@ nb::list Functions() {
   return rows;
 }
 
-nb::list Objects() {
+nb::list Objects(const Wanted& wanted) {
   nb::list rows;
-  const proto::StateAnswer answer = Query(proto::StateQuery::OBJECTS);
+  const proto::StateAnswer answer = Query(proto::StateQuery::OBJECTS, {}, wanted);
   for (const proto::ObjectRow& row : answer.objects()) {
     nb::dict out;
     out["object_id"] = row.object_id();
@@ -396,14 +408,14 @@ nb::dict Context() {
 
 void BindCluster(nb::module_& module) {
   module.def("nodes", &Nodes);
-  module.def("actors", &Actors);
-  module.def("groups", &Groups);
+  module.def("actors", &Actors, nb::arg("wanted") = Wanted());
+  module.def("groups", &Groups, nb::arg("wanted") = Wanted());
   module.def("groups_if_all", &GroupsIfAll);
   module.def("timeline", &Timeline, nb::arg("format"));
   module.def("tasks", &Tasks, nb::arg("ended"), nb::arg("filters"), nb::arg("id"), nb::arg("limit"),
              nb::arg("ended_before_ns"));
   module.def("functions", &Functions);
-  module.def("objects", &Objects);
+  module.def("objects", &Objects, nb::arg("wanted") = Wanted());
   module.def("jobs", &Jobs);
   module.def("events", &Events);
   module.def("workers", &Workers);

@@ -117,10 +117,11 @@ def node_named(resource: str) -> int | None:
     return None if len(fit) == len(alive) else random.choice(fit)
 
 
-def actors() -> list[dict[str, Any]]:
+def actors(wanted: list[tuple[str, str]] | None = None) -> list[dict[str, Any]]:
     """The rows of all actors, each with its process, its job, and the namespace that it is found
-    in."""
-    rows = _core.actors()
+    in. `wanted`: (key, value) that rows must have; nodes know actor_id, class_name, name and
+    name_space."""
+    rows = _core.actors(wanted or [])
     if all(row["detached"] for row in rows):
         return rows
     # Of the others the GCS knows what their creators know; the nodes know their processes.

@@ -62,7 +62,7 @@ class RuntimeContext:
         actor = self.get_actor_id()
         if actor is None:
             return None
-        return next((row["name"] for row in _core.actors() if row["actor_id"] == actor), "")
+        return next((row["name"] for row in _core.actors([("actor_id", actor)])), "")
 
     def get_placement_group_id(self) -> str | None:
         """Returns the placement group of the running call, or None."""

@@ -19,7 +19,7 @@ void Entrypoints::OnStart(const proto::StartEntrypoint& message) {
   }
   const Attempt attempt{id, message.attempt()};
   if (unacknowledged_.contains(attempt)) return;  // It has ended, and says so.
-  if (over_.contains(attempt)) return;
+  if (const auto over = over_.find(attempt); over != over_.end()) return Report(over->second);
   const absl::StatusOr<Resources> resources = Resources::FromMap(wanted.resources().amounts());
   if (!resources.ok()) return GiveBack(message, std::string(resources.status().message()));
   const auto here = deps_.view.nodes.find(deps_.view.local);
@@ -100,8 +100,8 @@ void Entrypoints::ReportEnd(proto::EntrypointReport report) {
 }
 
 void Entrypoints::Remember(const Attempt& attempt) {
-  unacknowledged_.erase(attempt);
-  if (!over_.insert(attempt).second) return;
+  const auto told = unacknowledged_.extract(attempt);
+  if (told.empty() || !over_.emplace(attempt, std::move(told.mapped())).second) return;
   over_order_.push_back(attempt);
   if (over_order_.size() <= kRemembered) return;
   over_.erase(over_order_.front());

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
 #include "proto/gcs.pb.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/scheduling/resource_ledger.h"
@@ -60,13 +59,14 @@ class Entrypoints {
   void Report(const proto::EntrypointReport& report);
   // A word that ends an attempt, kept until the GCS has it on disk.
   void ReportEnd(proto::EntrypointReport report);
-  void Remember(const Attempt& attempt);
+  void Remember(const Attempt& attempt);  // Its end is on the disk of the GCS.
   void GiveBack(const proto::StartEntrypoint& message, const std::string& why);
 
   const Deps deps_;
   absl::btree_map<std::string, Running> entrypoints_;
   absl::btree_map<Attempt, proto::EntrypointReport> unacknowledged_;
-  absl::btree_set<Attempt> over_;  // The GCS has their end on disk.
+  // A GCS that goes on from an older disk orders one of these once more, and is told again.
+  absl::btree_map<Attempt, proto::EntrypointReport> over_;
   std::deque<Attempt> over_order_;
 };
 

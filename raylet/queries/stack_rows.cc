@@ -55,6 +55,7 @@ void AddStacks(ProcessId from, proto::StateAnswer& message, StateAsked& asked) {
     return AddWords("its stacks are left out: ask for this process alone", *row);
   }
   asked.stacks_bytes += bytes;
+  asked.bytes += bytes;
   *row->mutable_threads() = std::move(*told.mutable_threads());
   AddWords(told.words(), *row);
 }

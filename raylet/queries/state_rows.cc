@@ -144,7 +144,6 @@ void StateRows::FillStore(StateAsked& asked) const {
   }
   RowBudget budget(asked);
   for (const auto& [id, nested] : from_.adopted) {  // Nobody else can list them.
-    if (!budget.HasRoom(asked.answer.objects())) return;
     proto::ObjectRow object;
     object.set_object_id(id.ToHex());
     object.set_where("store");
@@ -154,6 +153,7 @@ void StateRows::FillStore(StateAsked& asked) const {
       object.set_size_bytes(info->size_bytes);
     }
     if (!telemetry::FiltersHold(object, asked.message.filters())) continue;
+    if (!budget.HasRoom(asked.answer.objects())) return;
     budget.Count(object);
     *asked.answer.add_objects() = std::move(object);
   }

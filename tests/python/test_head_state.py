@@ -135,8 +135,15 @@ def test_an_older_copy_of_the_state_takes_no_living_actor_for_lost(cluster, tmp_
     with head_goes_on_with(cluster, copy):
         again = sheaf.get_actor("counter")
         assert sheaf.get(again.add.remote(), timeout=WAIT_S) == 2
-        (head,) = (row for row in state.list_nodes() if row.is_head_node)
-        assert head.state == "ALIVE" and int(head.node_id[-8:], 16) != 1  # Another one than before.
+        # Another node than before, once it is known that the old one is dead.
+        assert wait_until(
+            lambda: [int(n.node_id[-8:], 16) for n in state.list_nodes() if n.is_head_node]
+        )
+        wait_until(
+            lambda: (
+                not any(n.is_head_node for n in state.list_nodes() if int(n.node_id[-8:], 16) == 1)
+            )
+        )
         assert sheaf.get(again.pid.remote(), timeout=WAIT_S) == pid
         with pytest.raises(ValueError):
             sheaf.get_actor("late")  # Of after the copy.

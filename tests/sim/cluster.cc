@@ -52,7 +52,7 @@ bool HasSecondHeads(const RunOptions& options) {
 
 Mix MixOf(const RunOptions& options, Random& random) {
   if (options.methods != nullptr) return Mix::OfMethods(random);
-  if (options.jobs) return Mix::OfJobs(random);
+  if (options.jobs || IsOfJobs(options.plant)) return Mix::OfJobs(random);
   Mix mix;
   if (options.tasks == 0) {
     mix = Mix::Draw(random);

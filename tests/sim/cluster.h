@@ -46,6 +46,7 @@ struct Look {
   Nanos took = 0;      // Virtual; 0: there was no answer.
   uint64_t bytes = 0;  // Between nodes.
   uint64_t rows = 0, late_nodes = 0;
+  bool is_of_nodes = false;  // A row of each is wanted.
 };
 
 struct RunResult {
@@ -107,6 +108,7 @@ class Cluster {
   Process* AnyDriver();
   void Finish();
   void CheckAtRest();
+  uint64_t LivingCommands();
   void CheckEmpty();
   std::string Describe();
 

@@ -43,6 +43,12 @@ void Cluster::Finish() {
                                           " s after the last fault:", Describe()));
     return;
   }
+  if (!RunUntil(kLivenessLimit, [&] { return gcs_.up() && LivingCommands() == 0; }) &&
+      world_.oracle.ok()) {
+    world_.oracle.Fail("O1", absl::StrCat(LivingCommands(), " commands have not ended ",
+                                          kLivenessLimit / kSecond, " s after the last call"));
+    return;
+  }
   if (Process* driver = AnyDriver()) workload_.EndDetached(*driver);
   RunUntil(kRest, [] { return false; });
   // A worker that is let go just now has died a moment ago, and the GCS is being told.
@@ -163,6 +169,12 @@ void Cluster::CheckAtRest() {
       world_.oracle.Fail(
           "O4", absl::StrCat("at rest node ", node->number(), " still has", left, Describe()));
   }
+}
+
+uint64_t Cluster::LivingCommands() {
+  const auto submissions = gcs_.service().Stats().submissions;
+  return submissions[proto::Submission::PENDING] + submissions[proto::Submission::STARTING] +
+         submissions[proto::Submission::RUNNING];
 }
 
 void Cluster::CheckEmpty() {

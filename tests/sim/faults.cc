@@ -63,13 +63,21 @@ std::string_view PlantName(Plant plant) {
       return "stale_holder";
     case Plant::kBothEnd:
       return "both_end";
+    case Plant::kLostEnd:
+      return "lost_end";
+    case Plant::kSecondStart:
+      return "second_start";
+    case Plant::kWrongEnd:
+      return "wrong_end";
     case Plant::kCount:
       break;
   }
   return "?";
 }
 
-int NodesFor(Plant plant) { return plant >= Plant::kLateDeath ? 3 : 1; }
+int NodesFor(Plant plant) { return plant >= Plant::kLateDeath && !IsOfJobs(plant) ? 3 : 1; }
+
+bool IsOfJobs(Plant plant) { return plant >= Plant::kLostEnd && plant < Plant::kCount; }
 
 Plant PlantOf(std::string_view name) {
   for (uint8_t i = 0; i < static_cast<uint8_t>(Plant::kCount); ++i) {

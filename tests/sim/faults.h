@@ -44,10 +44,15 @@ enum class Plant : uint8_t {
   kTornSpill,      // Half of what was spilled is not on disk, and nobody checks that.
   kStaleHolder,    // The GCS names a holder of a name that is over.
   kBothEnd,  // A node that does not hear another ends, and does not ask the GCS which of the two.
+  // Of runs in which drivers submit jobs.
+  kLostEnd,      // The word that a command has ended is lost.
+  kSecondStart,  // A command is started twice.
+  kWrongEnd,     // A command that failed is reported as one that did well.
   kCount,
 };
 std::string_view PlantName(Plant plant);
-int NodesFor(Plant plant);             // How large a cluster must be for it to act.
+int NodesFor(Plant plant);  // How large a cluster must be for it to act.
+bool IsOfJobs(Plant plant);
 bool TakesLong(Plant plant);           // A run must last for the harm to show.
 Plant PlantOf(std::string_view name);  // kCount: there is none of that name.
 

@@ -206,6 +206,7 @@ void Node::StartEntrypoint(const proto::Entrypoint& entrypoint, const std::vecto
   const std::string& id = entrypoint.submission_id();
   commands_.insert(id);
   world_.oracle.CommandStarts(id, number());
+  if (world_.Planted(Plant::kSecondStart)) world_.oracle.CommandStarts(id, number());
   OnLoop(world_.Between(100 * kMicrosecond, 5 * kMillisecond), [this, id] {
     if (!commands_.contains(id)) return;  // It was ended before.
     proto::EntrypointReport::Running running;
@@ -231,8 +232,10 @@ void Node::EndCommand(const std::string& submission_id, Nanos delay, proto::Deat
     if (commands_.erase(submission_id) == 0) return;
     if (death.cause() == proto::Death::EXITED)
       world_.oracle.CommandEnds(submission_id, death.code() == 0);
+    if (world_.Planted(Plant::kLostEnd)) return;
     proto::EntrypointReport::Ended ended;
     *ended.mutable_death() = death;
+    if (death.code() != 0 && world_.Planted(Plant::kWrongEnd)) ended.mutable_death()->set_code(0);
     raylet_->OnEntrypointEnded(submission_id, std::move(ended));
   });
 }

@@ -35,7 +35,7 @@ def actor(class_name: str, actor_id: str) -> str:
     """Of an actor's handle."""
     row: dict[str, Any] = {}
     if _core.is_initialized():
-        row = next((row for row in _core.actors() if row["actor_id"] == actor_id), {})
+        row = next(iter(_core.actors([("actor_id", actor_id)])), {})
     shown = {
         "state": row.get("state", "unknown"),
         "process": row.get("pid") or "-",

@@ -47,7 +47,7 @@ class PlacementGroup:
     def bundle_specs(self) -> list[dict[str, float]]:
         """The resources of each bundle."""
         if self._bundles is None:
-            rows = [row for row in _core.groups() if row["group_id"] == self.id.hex()]
+            rows = _core.groups([("group_id", self.id.hex())])
             self._bundles = rows[0]["bundles"] if rows else []
         return self._bundles
 

@@ -146,7 +146,7 @@ def simulate_jobs(program: str) -> Outcome:
             counts[name] += sum(int(n) for n in re.findall(rf"{name} (\d+)", output))
         started += sum(int(n) for n in re.findall(r"that were started: (\d+)", output))
         seed += batch
-    figures = f"{seed - first} runs, {started} commands started, none twice; "
+    figures = f"{seed - first} runs, {started} commands, "
     figures += ", ".join(f"{count} {name}" for name, count in counts.items())
     figures += f"; failed seeds: {', '.join(failed)}" if failed else ", no seed failed"
     print(f"row sim_jobs: {figures}", flush=True)

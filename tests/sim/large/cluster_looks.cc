@@ -46,6 +46,7 @@ proto::StateAnswer Cluster::AskState(const std::string& what, const proto::State
   asker->on_state_answer = nullptr;
   look.bytes = between_.state_bytes() - bytes;
   look.rows = RowsOf(told);
+  look.is_of_nodes = query.what() == proto::StateQuery::DIGEST;
   look.late_nodes = static_cast<uint64_t>(told.late_nodes_size());
   result->looks.push_back(std::move(look));
   return told;

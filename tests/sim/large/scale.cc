@@ -116,7 +116,7 @@ int RunAtScale(uint64_t seed, int nodes) {
 
 int RunLookedAt(uint64_t seed, int nodes) {
   constexpr Nanos kMostTime = 300 * kMillisecond;
-  constexpr uint64_t kMostBytes = 4'000'000, kTasksOfNode = 1'000;
+  constexpr uint64_t kBytesOfNode = 4'000, kTasksOfNode = 1'000;
   RaiseFileLimit();
   RunOptions options;
   options.seed = seed;
@@ -127,14 +127,16 @@ int RunLookedAt(uint64_t seed, int nodes) {
   for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
   std::printf("%d nodes, %zu tasks\n%-24s %10s %12s %8s %6s\n", nodes, result.calls, "", "s",
               "bytes", "rows", "late");
-  bool well = result.failures.empty() && !result.looks.empty();
+  const auto count = static_cast<uint64_t>(nodes);
+  bool well = result.failures.empty() && !result.looks.empty() && result.calls == options.tasks;
   for (const Look& look : result.looks) {
     std::printf("%-24s %10.3f %12lu %8lu %6lu\n", look.what.c_str(),
                 static_cast<double>(look.took) / kSecond, look.bytes, look.rows, look.late_nodes);
-    well = well && look.took > 0 && look.took <= kMostTime && look.bytes <= kMostBytes &&
-           look.late_nodes == 0;
+    well = well && look.took > 0 && look.took <= kMostTime && look.bytes <= kBytesOfNode * count &&
+           look.rows >= (look.is_of_nodes ? count : 1) && look.late_nodes == 0;
   }
-  std::printf("%s\n", well ? "each within 0.3 s and 4 MB" : "NOT each within 0.3 s and 4 MB");
+  std::printf("%s\n",
+              well ? "each within 0.3 s and 4 kB a node" : "NOT each within 0.3 s and 4 kB a node");
   return well ? 0 : 1;
 }
 

@@ -8,11 +8,36 @@ from sheaf.ids import node_id
 from sheaf.util import placement_group
 from sheaf.util.state import tasks
 from sheaf.util.state.exception import RayStateApiException
-from sheaf.util.state.rows import Row, chosen, node_of, of_a_session, worker_id
+from sheaf.util.state.rows import Row, chosen, for_nodes, node_of, of_a_session, worker_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+_ACTOR = (
+    "actor_id",
+    "class_name",
+    "state",
+    "name",
+    "ray_namespace",
+    "node_id",
+    "pid",
+    "job_id",
+    "num_restarts",
+    "death_cause",
+    "is_detached",
+)
+_OBJECT = (
+    "object_id",
+    "object_size",
+    "where",
+    "owner",
+    "local_references",
+    "task_references",
+    "borrowing_nodes",
+    "task_status",
+)
 
 
 @of_a_session
@@ -58,9 +83,19 @@ def list_actors(
             death_cause=row["death"] or None,
             is_detached=row["detached"],
         )
-        for row in cluster.actors()
+        for row in cluster.actors(
+            for_nodes(
+                filters,
+                {
+                    "actor_id": "actor_id",
+                    "class_name": "class_name",
+                    "name": "name",
+                    "ray_namespace": "name_space",
+                },
+            )
+        )
     ]
-    return chosen(rows, filters, limit)
+    return chosen(rows, filters, limit, _ACTOR)
 
 
 @of_a_session
@@ -141,9 +176,11 @@ def list_placement_groups(
             state=placement_group.public_state(row["state"]),
             bundles=row["bundles"],
         )
-        for row in _core.groups()
+        for row in _core.groups(
+            for_nodes(filters, {"placement_group_id": "group_id", "name": "name"})
+        )
     ]
-    return chosen(rows, filters, limit)
+    return chosen(rows, filters, limit, ("placement_group_id", "name", "state", "bundles"))
 
 
 @of_a_session
@@ -186,9 +223,11 @@ def list_objects(
             borrowing_nodes=row["borrowing_nodes"],
             task_status="PENDING" if row["where"] == "pending" else "FINISHED",
         )
-        for row in _core.objects()
+        for row in _core.objects(
+            for_nodes(filters, {"object_id": "object_id", "where": "where", "owner": "owner"})
+        )
     ]
-    return chosen(rows, filters, limit)
+    return chosen(rows, filters, limit, _OBJECT)
 
 
 @of_a_session
@@ -300,7 +339,7 @@ def get_actor(
     Raises:
         RayError: the cluster did not answer.
     """
-    return _one(list_actors(limit=ALL), "actor_id", id)
+    return _one(list_actors(filters=[("actor_id", "=", id)], limit=ALL), "actor_id", id)
 
 
 def get_node(id: str, address: Any = None, timeout: int = 30, _explain: bool = False) -> Row | None:
@@ -336,7 +375,11 @@ def get_placement_group(
     Raises:
         RayError: the cluster did not answer.
     """
-    return _one(list_placement_groups(limit=ALL), "placement_group_id", id)
+    return _one(
+        list_placement_groups(filters=[("placement_group_id", "=", id)], limit=ALL),
+        "placement_group_id",
+        id,
+    )
 
 
 def get_task(id: str, address: Any = None, timeout: int = 30, _explain: bool = False) -> Row | None:
@@ -408,7 +451,8 @@ def get_objects(
     Raises:
         RayError: the cluster did not answer.
     """
-    return [row for row in list_objects(limit=ALL) if row["object_id"] == id]
+    rows = list_objects(filters=[("object_id", "=", id)], limit=ALL)
+    return [row for row in rows if row["object_id"] == id]
 
 
 def _one(rows: list[Row], key: str, id: str) -> Row | None:

@@ -104,6 +104,20 @@ def chosen(
     return rows[:limit]
 
 
+def for_nodes(filters: Any, fields: dict[str, str]) -> list[tuple[str, str]]:
+    """Those of `filters` that nodes look at themselves, so that a long list has what is wanted.
+    `fields`: the keys of nodes by the names of fields. All are looked at once more by `chosen`."""
+    return [
+        (fields[one[0].lower()], one[2])
+        for one in filters or ()
+        if _is_filter(one)
+        and one[1] == "="
+        and one[0].lower() in fields
+        and isinstance(one[2], str)
+        and one[2]
+    ]
+
+
 def _is_filter(one: Any) -> bool:
     return isinstance(one, (tuple, list)) and len(one) == 3 and isinstance(one[0], str)
 

@@ -194,6 +194,19 @@ void ReadUserMetrics(std::string_view content, std::string_view pid, bool with_g
   }
 }
 
+void UserMetrics::Retire(std::string_view content, const std::string& pid) {
+  UserFamilies families;
+  ReadUserMetrics(content, pid, /*with_gauges=*/false, limit_, &families);
+  for (auto& [name, family] : families) {
+    const bool has_room = retired_.size() < kMaxSeriesOfMetric || retired_.contains(name);
+    if (!family.overflow || !has_room) continue;
+    family.metric.clear();
+    const auto [known, is_new] = retired_.try_emplace(name, family);
+    if (!is_new && known->second.type == family.type)
+      AddToOverflow(*std::move(family.overflow), known->second);
+  }
+}
+
 std::vector<prometheus::MetricFamily> UserMetrics::Collect(const std::string& directory) {
   namespace fs = std::filesystem;
   UserFamilies families;
@@ -207,16 +220,23 @@ std::vector<prometheus::MetricFamily> UserMetrics::Collect(const std::string& di
       continue;
     std::error_code unknown;
     const bool runs = fs::exists("/proc/" + pid, unknown);
-    if (!runs && IsOld(entry->path())) {
-      fs::remove(entry->path(), unknown);
-      continue;
-    }
-    if (++files > kMaxUserFiles) continue;
+    const bool is_retired = !runs && IsOld(entry->path());
+    if (!is_retired && ++files > kMaxUserFiles) continue;
     std::string content(kMaxUserFileBytes, '\0');
     std::ifstream file(entry->path(), std::ios::binary);
     file.read(content.data(), static_cast<std::streamsize>(content.size()));
     content.resize(static_cast<size_t>(file.gcount()));
+    if (is_retired) {
+      Retire(content, pid);
+      fs::remove(entry->path(), unknown);
+      continue;
+    }
     ReadUserMetrics(content, pid, runs, limit_, &families);
+  }
+  for (const auto& [name, retired] : retired_) {
+    const auto [known, is_new] = families.try_emplace(name, retired);
+    if (!is_new && known->second.type == retired.type)
+      AddToOverflow(*retired.overflow, known->second);
   }
   for (const std::string& metric : limit_.EndOfRound()) {
     Log(LogLevel::kWarning, "the metric ", metric, " has more than ", kMaxSeriesOfMetric,

@@ -82,7 +82,11 @@ class UserMetrics {
   std::vector<prometheus::MetricFamily> Collect(const std::string& directory);
 
  private:
+  void Retire(std::string_view content, const std::string& pid);
+
   SeriesLimit limit_;
+  // Of removed files, what was served with others: that sum must not fall.
+  UserFamilies retired_;
 };
 
 }  // namespace sheaf::metrics

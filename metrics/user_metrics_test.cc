@@ -161,5 +161,27 @@ SCENARIO("what a process counted is served for a while after its end, and its fi
   CHECK_FALSE(fs::exists(ended));
 }
 
+SCENARIO("what was served with others does not fall when a process's file goes") {
+  const ScratchDirectory directory;
+  const std::string file = directory / "999999999";
+  std::ofstream(file) << Counter("a", 0, kMaxSeriesOfMetric + 5);
+  UserMetrics metrics;
+  const auto overflow = [&] {
+    double value = -1;
+    for (const auto& family : metrics.Collect(directory.path())) {
+      for (const auto& metric : family.metric) {
+        if (metric.label.at(0).name == "overflow") value = metric.counter.value;
+      }
+    }
+    return value;
+  };
+  CHECK(overflow() == 5);
+  std::filesystem::last_write_time(
+      file, std::filesystem::file_time_type::clock::now() - 2 * kServedAfterEnd);
+  CHECK(overflow() == 5);
+  CHECK_FALSE(std::filesystem::exists(file));
+  CHECK(overflow() == 5);
+}
+
 }  // namespace
 }  // namespace sheaf::metrics

@@ -47,6 +47,7 @@ struct Look {
   uint64_t bytes = 0;  // Between nodes.
   uint64_t rows = 0, late_nodes = 0;
   bool is_of_nodes = false;  // A row of each is wanted.
+  uint64_t lanes = 0;        // So many at most.
 };
 
 struct RunResult {

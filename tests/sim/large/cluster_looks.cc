@@ -47,6 +47,7 @@ proto::StateAnswer Cluster::AskState(const std::string& what, const proto::State
   look.bytes = between_.state_bytes() - bytes;
   look.rows = RowsOf(told);
   look.is_of_nodes = query.what() == proto::StateQuery::DIGEST;
+  look.lanes = uint64_t{query.lanes()} * static_cast<uint64_t>(options_.nodes);
   look.late_nodes = static_cast<uint64_t>(told.late_nodes_size());
   result->looks.push_back(std::move(look));
   return told;

@@ -286,10 +286,25 @@ std::vector<SessionInfo> SessionDirectory::List(const std::string& base) {
   return found;
 }
 
+namespace {
+
+// Whoever looks whether a node runs holds its lock for a moment, and so does a child of a node that
+// was killed, until it executes its own program.
+bool RunsForLong(const std::string& session) {
+  constexpr int kLooks = 30;
+  for (int look = 0; look < kLooks; ++look) {
+    if (TakeLock(session, 0).valid()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> SessionDirectory::FindLatest(const std::string& base, bool head) {
   for (const SessionInfo& session : List(base)) {
     if (!session.kept || session.has_database != head) continue;
-    if (!session.runs) return session.path;
+    if (!session.runs || (head && !RunsForLong(session.path))) return session.path;
     if (!head) continue;  // Of several nodes on one machine each goes on with its own.
     return absl::FailedPreconditionError(
         absl::StrCat("the latest head, ", session.path,

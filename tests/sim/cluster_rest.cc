@@ -217,6 +217,10 @@ void Cluster::CheckEmpty() {
 std::string Cluster::Describe() {
   std::string words;
   for (auto& node : nodes_) {
+    if (!node->up()) {
+      absl::StrAppend(&words, "\n  the node with index ", node->index(), " is not up");
+      continue;
+    }
     const NodeStats stats = node->raylet().figures().Get();
     std::string processes;
     for (ProcessRole role : {ProcessRole::kDriver, ProcessRole::kWorker}) {

@@ -178,6 +178,8 @@ void Node::OnGcsFrame(ProcessId to, FrameKind kind, const std::string& body) {
   proto::GcsReply reply;
   if (kind != FrameKind::kGcsReply || !reply.ParseFromString(body)) return;
   if (reply.error() != 0 && reply.sequence() == registration_) ++registration_;
+  // It was registered, did not hear of that in time, and is started anew.
+  if (static_cast<ErrorKind>(reply.error()) == ErrorKind::kNodeDied) nonce_[15]++;
   if (!reply.has_node_registered()) return;
   const proto::NodeRegistered& registered = reply.node_registered();
   MakeRaylet(registered.node(), registered.term(), registered.heartbeat_period_ns());

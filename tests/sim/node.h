@@ -129,7 +129,7 @@ class Node final : public Endpoint,
   InterNode& between_;
   const Programs& programs_;
   const NodeOptions options_;
-  const std::string nonce_;
+  std::string nonce_;
   Network network_;
   RayletClock clock_;
   EventExecutor loop_, memory_, disk_;

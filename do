@@ -208,7 +208,8 @@ ensure_peer_packages() {
 }
 
 # What the Python package is built, tested and run with, from PyPI: in a virtual environment, since Debian 12 refuses pip elsewhere.
-python_packages() { echo nanobind==3.1.0 nanobind-backend==1.0.0 scikit-build-core==1.1.2 cloudpickle==3.1.3 numpy pytest; }
+python_packages() { echo nanobind==3.1.0 nanobind-backend==1.0.0 scikit-build-core==1.1.2 cloudpickle==3.1.3 numpy pytest \
+    opentelemetry-sdk==1.45.2 opentelemetry-proto==1.45.2; }
 
 # Makes build/venv, where the system has a Python that the package supports.
 ensure_venv() {

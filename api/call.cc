@@ -149,7 +149,7 @@ void RunUntil(std::coroutine_handle<> start, const bool* done) {
   const auto loop = std::make_shared<CoroutineLoop>();
   root->loop = loop;
   root->execution = CurrentExecution();
-  if (root->execution != nullptr) root->task = root->execution->task();
+  if (root->execution != nullptr) root->origin = root->execution->origin();
   loop->Start(root, start);
   loop->Run(
       [&] {

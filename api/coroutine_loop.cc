@@ -71,16 +71,16 @@ void CoroutineLoop::Resume(const std::shared_ptr<CoroutineRoot>& root,
   const std::shared_ptr<CoroutineRoot> outer = std::exchange(current_root, root);
   Execution* const outer_execution = std::exchange(CurrentExecution(), root->execution);
   Runtime* const runtime = current_runtime.load(std::memory_order_acquire);
-  TaskId outer_task;
+  CallOrigin outer_origin;
   if (runtime != nullptr) {
-    outer_task = runtime->current_task();
-    runtime->SetCurrentTask(root->task);
+    outer_origin = runtime->current_origin();
+    runtime->SetCurrentOrigin(root->origin);
   }
   {
     const SampledCall sampled(root->function);
     coroutine.resume();
   }
-  if (runtime != nullptr) runtime->SetCurrentTask(outer_task);
+  if (runtime != nullptr) runtime->SetCurrentOrigin(outer_origin);
   CurrentExecution() = outer_execution;
   current_root = outer;
 }

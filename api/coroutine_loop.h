@@ -23,7 +23,7 @@ struct CoroutineRoot {
   std::weak_ptr<CoroutineLoop> loop;         // Weak, as what the loop has to run holds roots.
   const FunctionRecord* function = nullptr;  // Whose time it takes.
   Execution* execution = nullptr;  // Of a call; outlives the coroutine's frame, not this struct.
-  TaskId task;
+  CallOrigin origin;
   bool cancelled = false;
   // Counts them: a resumption names the wait that it ends, late ones are dropped.
   uint64_t waits = 0;

@@ -97,9 +97,9 @@ void WorkerHandler::Execute(std::shared_ptr<Execution> execution) {
       async_actor_.load(std::memory_order_acquire)) {
     Loop()->Post([this, function, execution = std::move(execution)]() mutable {
       Runtime& runtime = TheRuntime();
-      runtime.SetCurrentTask(execution->task());
+      runtime.SetCurrentOrigin(execution->origin());
       Run(*function, std::move(execution));
-      runtime.SetCurrentTask({});
+      runtime.SetCurrentOrigin({});
     });
     return;
   }
@@ -156,11 +156,11 @@ void WorkerHandler::StartCoroutine(const Call& call, std::coroutine_handle<> bod
   root->loop = loop;
   root->function = CurrentFunction().function;
   root->execution = &call.execution();
-  root->task = call.execution().task();
+  root->origin = call.execution().origin();
   {
     const MutexLock lock(mutex_);
     absl::erase_if(roots_, [](const auto& entry) { return entry.second.expired(); });
-    roots_[root->task] = root;
+    roots_[root->origin.task] = root;
   }
   loop->Start(root, body);
 }

@@ -36,6 +36,7 @@
 #include "cli/node_connections.h"
 #include "cli/node_metrics.h"
 #include "cli/node_plan.h"
+#include "cli/otlp/span_exporter.h"
 #include "cli/run.h"
 #include "cli/service/daemon_process.h"
 #include "cli/service/health.h"
@@ -92,6 +93,7 @@ class Node {
     gcs_lost_timeout_ = static_cast<Nanos>(flags.gcs_lost_timeout * kSecond);
     if (!embedded_ || !join_.empty()) SHEAF_RETURN_IF_ERROR(Connect(flags, plan.settings));
     SHEAF_RETURN_IF_ERROR(StartDashboard(flags, plan.settings));
+    spans_ = SpanExporter::OfEnvironment();
     MakeRaylet(std::move(plan.raylet), open_files);
     if (join_.empty()) {
       pulse_.HostsGcs();
@@ -101,6 +103,7 @@ class Node {
     metrics_.SetRefresh([this] {
       if (connections_ != nullptr) connections_->PublishMetrics(own_page_.page());
       if (dashboard_ != nullptr) dashboard_->PublishMetrics();
+      if (spans_ != nullptr) spans_->PublishMetrics(own_page_.page());
       return raylet_->PublishMetrics();
     });
     if (flags.ray_metric_names) {
@@ -258,6 +261,7 @@ class Node {
     options.leaves_at_stop = !join_.empty();
     options.raylet.metrics_url = endpoint_->url();
     options.raylet.session_dir = session_->path();
+    if (spans_ != nullptr) options.spans = &spans_->queue();
     if (IsHead()) options.raylet.on_node_info = [this](const auto& info) { targets_.Note(info); };
     options.socket_path = session_->socket_path();
     options.log_directory = session_->log_directory();
@@ -408,6 +412,7 @@ class Node {
   NoOtherNodes no_other_nodes_;
   TargetsFile targets_;                           // Of a head.
   std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
+  std::unique_ptr<SpanExporter> spans_;           // Null: none are exported.
   std::unique_ptr<RayletProcess> raylet_;
   std::unique_ptr<DashboardChild> dashboard_;
   std::unique_ptr<GcsProcess> gcs_;  // Of a program's own node.

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One question to a server of this machine.
+// One question to a server.
 #pragma once
 
 #include <string>
@@ -9,8 +9,7 @@
 
 namespace sheaf::http {
 
-// The body of what `url` ("http://127.0.0.1:PORT/PATH"; a numeric address) answers with 200, at most
-// 64 MiB. Blocks. kInvalidArgument: no such URL. kDeadlineExceeded: it was not there within
+// The body of what `url` (http/client.h) answers with 200, at most 64 MiB. Blocks. kInvalidArgument: no such URL. kDeadlineExceeded: it was not there within
 // `timeout`. kUnavailable: no connection, or another status, which the text has.
 absl::StatusOr<std::string> Get(const std::string& url, Nanos timeout);
 

@@ -140,6 +140,11 @@ constexpr std::array<Description, kCounterCount> kCounters = {{
     {"sheaf_events_lost_total", "", "", "calls",
      "Ended calls that are counted but not in listings and timelines: their process wrote over "
      "them before they were read."},
+    {"sheaf_spans_exported_total", "", "", "spans",
+     "Spans of calls that a receiver of OpenTelemetry has taken from this node."},
+    {"sheaf_spans_dropped_total", "", "", "spans",
+     "Spans of calls that were to be exported and are lost: the receiver was down, slower than the "
+     "calls, or did not want them."},
     {"sheaf_http_requests_total", "status", "1xx", "requests", kHttpHelp},
     {"sheaf_http_requests_total", "status", "2xx", "requests", kHttpHelp},
     {"sheaf_http_requests_total", "status", "3xx", "requests", kHttpHelp},

@@ -85,6 +85,8 @@ enum class CounterId : uint16_t {
   kStoreFull,
   // What processes recorded of their calls (telemetry/).
   kEventsLost,
+  kSpansExported,
+  kSpansDropped,
   // HTTP, of the metrics themselves and of the dashboard.
   kHttpInformed,
   kHttpSucceeded,

@@ -67,7 +67,8 @@ class RayletProcess::Node final : public FrameHandler {
     mailbox_ =
         std::make_unique<Mailbox>(Board(), 0, [this](ProcessId peer) { mailbox_->Forget(peer); });
     loop_ = std::make_unique<RayletLoop>(*mailbox_);
-    task_events_ = std::make_unique<CollectedEvents>(*loop_, options_.spill_directory);
+    task_events_ =
+        std::make_unique<CollectedEvents>(*loop_, options_.spill_directory, options_.spans);
     log_reader_ = std::make_unique<LogReader>(*loop_, logs_);
     transport_ =
         std::make_unique<NodeTransport>(node_, *mailbox_, *options_.links, options_.to_gcs);
@@ -215,6 +216,7 @@ class RayletProcess::Node final : public FrameHandler {
     attach.arena_fd = arena_->fd();
     attach.arena_bytes = arena_->size_bytes();
     attach.node_start = clock_.Now();
+    attach.spans_are_exported = options_.spans != nullptr;
     attach_ = std::make_unique<AttachServer>(
         std::move(attach), AttachEvents(), *events_, *loop_, *mailbox_, Board(), numbers_,
         [this](std::string_view token) { return launcher_->Claim(token); });

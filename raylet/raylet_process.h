@@ -33,6 +33,7 @@
 #include "raylet/host/memory_watch.h"
 #include "raylet/raylet.h"
 #include "rpc/links.h"
+#include "telemetry/span_queue.h"
 
 namespace sheaf {
 
@@ -60,6 +61,7 @@ struct RayletProcessOptions {
   bool own_all_children = false;       // This process has no children but the raylet's,
   std::function<bool(pid_t)> is_spared = nullptr;  // and these. Any thread.
   Nanos register_timeout = 10 * kSecond;
+  telemetry::SpanQueue* spans = nullptr;  // For calls that end; outlives the process. Null: nobody.
   bool leaves_at_stop = false;  // Stop tells the GCS, which runs elsewhere, that the node is over.
 
   // The other nodes; outlives the process. Not null.

@@ -56,6 +56,7 @@ absl::Status RayletProcess::Register() {
   node_ = reply.node_registered().node();
   options_.on_registered(node_);
   options_.cluster_id = absl::BytesToHexString(reply.node_registered().cluster_id());
+  if (options_.spans != nullptr) options_.spans->SetCluster(reply.node_registered().cluster_id());
   options_.raylet.gcs_term = reply.node_registered().term();
   options_.raylet.heartbeat_period =
       std::max<Nanos>(reply.node_registered().heartbeat_period_ns(), kMillisecond);

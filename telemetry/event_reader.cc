@@ -16,6 +16,11 @@ EventWords Words(const EventSlot& slot) {
   return words;
 }
 
+TraceContext TraceOf(const EventWords& words, const TraceSlot& slot) {
+  if (!IsTraced(words)) return {};
+  return {Load(slot.words[0]), Load(slot.words[1]), Load(slot.words[2]), Load(slot.words[3])};
+}
+
 // Calls `read` with the number of each event that may still be there; it says whether it was.
 // Returns how many were not.
 template <class ReadOne>
@@ -42,27 +47,35 @@ void FunctionFigures::Add(const FunctionFigures& other) {
   for (size_t i = 0; i < kRunTimeBuckets; ++i) run_time[i] += other.run_time[i];
 }
 
-uint64_t EventReader::Drain(absl::FunctionRef<void(const TaskEvent&, std::string_view)> visit) {
+uint64_t EventReader::Drain(Visit visit) {
   uint64_t lost = ReadRing(page_.header.recorded.load(std::memory_order_acquire), kEndedCalls,
                            ended_read_, [&](uint64_t number) {
-                             const EventSlot& slot = page_.ended[(number - 1) % kEndedCalls];
+                             const size_t place = (number - 1) % kEndedCalls;
+                             const EventSlot& slot = page_.ended[place];
                              EventWords words;
-                             if (!ReadSlot(slot, number, [&] { words = Words(slot); }))
+                             TraceContext trace;
+                             if (!ReadSlot(slot, number, [&] {
+                                   words = Words(slot);
+                                   trace = TraceOf(words, page_.ended_traces[place]);
+                                 }))
                                return false;
-                             visit(Unpack(words), {});
+                             visit(Unpack(words), {}, trace);
                              return true;
                            });
   lost += ReadRing(page_.header.failures.load(std::memory_order_acquire), kFailures, failures_read_,
                    [&](uint64_t number) {
-                     const FailureSlot& slot = page_.failures[(number - 1) % kFailures];
+                     const size_t place = (number - 1) % kFailures;
+                     const FailureSlot& slot = page_.failures[place];
                      EventWords words;
+                     TraceContext trace;
                      std::string text;
                      if (!ReadSlot(slot.event, number, [&] {
                            words = Words(slot.event);
                            text = LoadText(slot.text);
+                           trace = TraceOf(words, page_.failure_traces[place]);
                          }))
                        return false;
-                     visit(Unpack(words), text);
+                     visit(Unpack(words), text, trace);
                      return true;
                    });
   return lost;

@@ -29,9 +29,11 @@ class EventReader {
   explicit EventReader(const EventPage& page) : page_(page) {}
 
   // Calls `visit` with what has been recorded since the last call: first ended calls, then failures,
-  // each in their order; `text` is empty but for failures. Returns how many were overwritten before
-  // they were read.
-  uint64_t Drain(absl::FunctionRef<void(const TaskEvent&, std::string_view text)> visit);
+  // each in their order; `text` is empty but for failures, `trace` not set where the call is in
+  // nobody's. Returns how many were overwritten before they were read.
+  using Visit =
+      absl::FunctionRef<void(const TaskEvent&, std::string_view text, const TraceContext& trace)>;
+  uint64_t Drain(Visit visit);
   // Whether Drain would find something.
   bool HasNews() const;
 

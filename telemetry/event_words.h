@@ -26,7 +26,7 @@ inline EventWords Pack(const TaskEvent& event) {
       uint64_t{event.created_ms} | uint64_t{event.function} << 32 | uint64_t{event.thread} << 48,
       uint64_t{event.weight} | uint64_t{event.attempt} << 16 |
           uint64_t{static_cast<uint8_t>(event.outcome)} << 32 |
-          uint64_t{static_cast<uint8_t>(event.error)} << 40};
+          uint64_t{static_cast<uint8_t>(event.error)} << 40 | uint64_t{event.parent_tag} << 48};
 }
 
 inline TaskEvent Unpack(const EventWords& words) {
@@ -42,11 +42,15 @@ inline TaskEvent Unpack(const EventWords& words) {
   event.thread = static_cast<uint16_t>(words[5] >> 48);
   event.weight = static_cast<uint16_t>(words[6]);
   event.attempt = static_cast<uint16_t>(words[6] >> 16);
-  const auto outcome = static_cast<uint8_t>(words[6] >> 32);
+  const auto outcome = static_cast<uint8_t>(words[6] >> 32 & ~kTraced);
   event.outcome = outcome < kOutcomes ? static_cast<Outcome>(outcome) : Outcome::kFailed;
   event.error = static_cast<ErrorKind>(static_cast<uint8_t>(words[6] >> 40));
+  event.parent_tag = static_cast<uint16_t>(words[6] >> 48);
   return event;
 }
+
+inline bool IsTraced(const EventWords& words) { return (words[6] >> 32 & kTraced) != 0; }
+inline void MarkTraced(EventWords& words) { words[6] |= uint64_t{kTraced} << 32; }
 
 // A call that runs: its function, and when it began, to a microsecond. Never 0.
 struct RunningCall {

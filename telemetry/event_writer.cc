@@ -135,35 +135,49 @@ void EventWriter::CountRecord(Sampler& sampler, Nanos now) {
   sampler.records = 0;
 }
 
-void EventWriter::Append(const TaskEvent& event) {
+namespace {
+
+// The words of the event, and in `to` the trace, if there is one; both are of one slot.
+void StoreWords(EventSlot& slot, TraceSlot& to, const TaskEvent& event, const TraceContext& trace) {
+  EventWords words = Pack(event);
+  if (trace.is_set()) [[unlikely]] {
+    MarkTraced(words);
+    to.words[0].store(trace.trace_high, std::memory_order_relaxed);
+    to.words[1].store(trace.trace_low, std::memory_order_relaxed);
+    to.words[2].store(trace.span, std::memory_order_relaxed);
+    to.words[3].store(trace.flags, std::memory_order_relaxed);
+  }
+  for (size_t i = 0; i < kEventWords; ++i) slot.words[i].store(words[i], std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void EventWriter::Append(const TaskEvent& event, const TraceContext& trace) {
   const uint64_t number = page_.header.recorded.load(std::memory_order_relaxed) + 1;
-  EventSlot& slot = page_.ended[(number - 1) % kEndedCalls];
-  const EventWords words = Pack(event);
-  WriteSlot(slot, number, [&] {
-    for (size_t i = 0; i < kEventWords; ++i)
-      slot.words[i].store(words[i], std::memory_order_relaxed);
-  });
+  const size_t place = (number - 1) % kEndedCalls;
+  EventSlot& slot = page_.ended[place];
+  WriteSlot(slot, number, [&] { StoreWords(slot, page_.ended_traces[place], event, trace); });
   page_.header.recorded.store(number, std::memory_order_release);
 }
 
-void EventWriter::Record(const TaskEvent& event) {
+void EventWriter::Record(const TaskEvent& event, const TraceContext& trace) {
   FunctionSlot& slot = page_.functions[event.function];
   Add(slot.ended[static_cast<size_t>(event.outcome)], 1);
   Sampler& sampler = samplers_[event.function];
   CountRecord(sampler, event.end);
   CountTimes(slot, sampler, event.end - event.begin);
-  Append(event);
+  Append(event, trace);
 }
 
-void EventWriter::RecordFailure(const TaskEvent& event, std::string_view text) {
+void EventWriter::RecordFailure(const TaskEvent& event, std::string_view text,
+                                const TraceContext& trace) {
   FunctionSlot& function = page_.functions[event.function];
   Add(function.ended[static_cast<size_t>(event.outcome)], 1);
   const uint64_t number = page_.header.failures.load(std::memory_order_relaxed) + 1;
-  FailureSlot& slot = page_.failures[(number - 1) % kFailures];
-  const EventWords words = Pack(event);
+  const size_t place = (number - 1) % kFailures;
+  FailureSlot& slot = page_.failures[place];
   WriteSlot(slot.event, number, [&] {
-    for (size_t i = 0; i < kEventWords; ++i)
-      slot.event.words[i].store(words[i], std::memory_order_relaxed);
+    StoreWords(slot.event, page_.failure_traces[place], event, trace);
     StoreText(slot.text, Shortened(text, kErrorTextBytes));
   });
   page_.header.failures.store(number, std::memory_order_release);

@@ -67,9 +67,12 @@ class EventWriter {
   // One that succeeded, without times.
   void Count(uint16_t function) { Add(page_.functions[function].ended[0], 1); }
   // One that succeeded, with times.
-  void Record(const TaskEvent& event);
+  void Record(const TaskEvent& event, const TraceContext& trace = {});
   // One that did not succeed: counted, and recorded in the ring of failures.
-  void RecordFailure(const TaskEvent& event, std::string_view text);
+  void RecordFailure(const TaskEvent& event, std::string_view text, const TraceContext& trace = {});
+  bool spans_are_exported() const {
+    return page_.header.spans_are_exported.load(std::memory_order_relaxed) != 0;
+  }
 
  private:
   struct Sampler {
@@ -82,7 +85,7 @@ class EventWriter {
   static void Add(std::atomic<uint64_t>& word, uint64_t n) {
     word.store(word.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }
-  void Append(const TaskEvent& event);
+  void Append(const TaskEvent& event, const TraceContext& trace);
   void CountTimes(FunctionSlot& slot, Sampler& sampler, Nanos run);
   static void CountRecord(Sampler& sampler, Nanos now);
 

@@ -26,7 +26,7 @@ struct Fixture {
   uint64_t Drain() {
     events.clear();
     texts.clear();
-    return reader.Drain([&](const TaskEvent& event, std::string_view text) {
+    return reader.Drain([&](const TaskEvent& event, std::string_view text, const TraceContext&) {
       events.push_back(event);
       texts.emplace_back(text);
     });
@@ -193,7 +193,7 @@ TEST_CASE("a reader beside the writer sees whole events or none") {
     bool more = true;
     while (more) {
       more = !done.load();
-      lost += f.reader.Drain([&](const TaskEvent& event, std::string_view) {
+      lost += f.reader.Drain([&](const TaskEvent& event, std::string_view, const TraceContext&) {
         const uint64_t number = event.task.sequence_bits >> 16;
         const auto expected = static_cast<Nanos>(number * 3);
         torn += event.begin != expected || event.end != expected + 7 || number <= last;

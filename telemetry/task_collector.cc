@@ -30,8 +30,12 @@ std::string NamesOfSeries() {
 
 }  // namespace
 
-TaskCollector::TaskCollector(std::unique_ptr<HostFigures> host, size_t history_bytes)
+TaskCollector::TaskCollector(std::unique_ptr<HostFigures> host, SpanQueue* spans,
+                             size_t history_bytes)
     : history_(history_bytes), host_(std::move(host)) {
+  if (spans != nullptr) {
+    history_.set_sink([spans](const auto&... call) { spans->Add(call...); });
+  }
   {
     const MutexLock lock(mutex_);
     last_host_.fill(std::numeric_limits<float>::quiet_NaN());

@@ -22,6 +22,7 @@
 #include "telemetry/node_digests.h"
 #include "telemetry/profile_history.h"
 #include "telemetry/series_ring.h"
+#include "telemetry/span_queue.h"
 #include "telemetry/task_history.h"
 
 namespace sheaf::telemetry {
@@ -30,8 +31,9 @@ class TaskCollector {
  public:
   static constexpr size_t kHistoryBytes = 32 * 1024 * 1024;
 
-  // `host`: nullptr: nothing is told of the machine.
-  explicit TaskCollector(std::unique_ptr<HostFigures> host = nullptr,
+  // `host`: nullptr: nothing is told of the machine. `spans`, which outlives this, is given each call
+  // that ended; nullptr: nobody is.
+  explicit TaskCollector(std::unique_ptr<HostFigures> host = nullptr, SpanQueue* spans = nullptr,
                          size_t history_bytes = kHistoryBytes);
   // What has been asked is answered first.
   ~TaskCollector();

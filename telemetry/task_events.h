@@ -2,7 +2,8 @@
 // What calls a process has run, how long they took and how they ended: always on, in the process's
 // segment (shm/process_segment.h), so that the raylet reads it without asking, also after a death.
 //
-//   EventHeader | functions: counts of each | ended calls, a ring | failures, a ring
+//   EventHeader | functions: counts of each | ended calls, a ring | failures, a ring | what runs |
+//   the traces of the two rings
 //
 // Counts are exact. Times are taken of a sample (event_writer.h says which), whose weight stands
 // beside each; failures have a ring of their own, so that a flood of successes washes none away.
@@ -30,6 +31,7 @@
 #include "base/clock.h"
 #include "base/error_kind.h"
 #include "base/ids.h"
+#include "base/trace/trace_context.h"
 #include "shm/process_segment.h"
 
 namespace sheaf::telemetry {
@@ -61,9 +63,10 @@ struct TaskEvent {
   uint64_t parent_sequence = 0;  // TaskId::sequence_bits of the call that made it; 0: a driver's.
   uint32_t created_ms = 0;       // When it was made: wall time of its owner, modulo 2^32.
   uint16_t function = kOtherFunction;
-  uint16_t thread = 0;   // A number of the process's own.
-  uint16_t weight = 1;   // It stands for so many calls.
-  uint16_t attempt = 0;  // Of large ones the last 16 bits.
+  uint16_t thread = 0;      // A number of the process's own.
+  uint16_t weight = 1;      // It stands for so many calls.
+  uint16_t attempt = 0;     // Of large ones the last 16 bits.
+  uint16_t parent_tag = 0;  // Of that call (TagOf, base/trace).
   Outcome outcome = Outcome::kFinished;
   ErrorKind error = ErrorKind::kNone;
 
@@ -84,6 +87,12 @@ struct FailureSlot {
 };
 static_assert(sizeof(FailureSlot) == 256);
 
+// The trace that an event's call is in, if its outcome has kTraced. Part of the slot of that event.
+struct TraceSlot {
+  std::atomic<uint64_t> words[4];
+};
+inline constexpr uint8_t kTraced = 0x80;
+
 struct alignas(64) FunctionSlot {
   std::atomic<uint64_t> kind;
   std::atomic<uint64_t> name[kFunctionNameBytes / 8];
@@ -99,6 +108,9 @@ struct alignas(64) EventHeader {
   std::atomic<uint64_t> functions;  // Slots in use behind kOtherFunction.
   std::atomic<uint64_t> job;        // Its own, as the GCS numbers it; 0: not known yet.
   std::atomic<uint64_t> actor_maker, actor_sequence;  // The actor that it is; 0: none.
+  // 1: the node exports the spans of calls. The raylet alone writes it, before the process has the
+  // segment.
+  std::atomic<uint64_t> spans_are_exported;
 };
 
 struct EventPage {
@@ -107,6 +119,9 @@ struct EventPage {
   EventSlot ended[kEndedCalls];
   FailureSlot failures[kFailures];
   std::atomic<uint64_t> running[kRunningCalls];  // event_words.h
+  // Untouched, and no memory, where no call is in a user's trace.
+  TraceSlot ended_traces[kEndedCalls];
+  TraceSlot failure_traces[kFailures];
 };
 static_assert(sizeof(EventPage) <= kEventsBytes);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

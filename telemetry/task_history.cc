@@ -52,23 +52,25 @@ bool TaskHistory::Read() {
 
 bool TaskHistory::ReadFrom(Process& process) {
   bool any = false;
-  lost_ += process.reader.Drain([&](const TaskEvent& event, std::string_view text) {
-    any = true;
-    std::shared_ptr<const Place> place = PlaceOf(process, event.function);
-    if (event.outcome == Outcome::kFinished) {
-      ended_.push_back({event, std::move(place)});
-      if (ended_.size() > most_ended_) {
-        ended_.pop_front();
-        ++ended_gone_;
-      }
-    } else {
-      failures_.push_back({{event, std::move(place)}, std::string(text)});
-      if (failures_.size() > most_failures_) {
-        failures_.pop_front();
-        ++failures_gone_;
-      }
-    }
-  });
+  lost_ += process.reader.Drain(
+      [&](const TaskEvent& event, std::string_view text, const TraceContext& trace) {
+        any = true;
+        std::shared_ptr<const Place> place = PlaceOf(process, event.function);
+        if (sink_) sink_(event, place, text, trace);
+        if (event.outcome == Outcome::kFinished) {
+          ended_.push_back({event, std::move(place)});
+          if (ended_.size() > most_ended_) {
+            ended_.pop_front();
+            ++ended_gone_;
+          }
+        } else {
+          failures_.push_back({{event, std::move(place)}, std::string(text)});
+          if (failures_.size() > most_failures_) {
+            failures_.pop_front();
+            ++failures_gone_;
+          }
+        }
+      });
   return any;
 }
 

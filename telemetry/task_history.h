@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -29,6 +32,12 @@ class TaskHistory {
   static constexpr size_t kMostFunctionsOfTheGone = 5'000;
   TaskHistory(const TaskHistory&) = delete;
   TaskHistory& operator=(const TaskHistory&) = delete;
+
+  struct Place;
+  // From now on each call that is taken in is told to `sink`, too.
+  using Sink = std::function<void(const TaskEvent&, const std::shared_ptr<const Place>&,
+                                  std::string_view text, const TraceContext& trace)>;
+  void set_sink(Sink sink) { sink_ = std::move(sink); }
 
   // `page` stays valid until Remove.
   void Add(ProcessId process, int32_t os_pid, const EventPage& page);
@@ -101,6 +110,7 @@ class TaskHistory {
   std::deque<Failure> failures_;                 // The same.
   uint64_t ended_gone_ = 0, failures_gone_ = 0;  // That were in front of these.
   uint64_t lost_ = 0;
+  Sink sink_;
 };
 
 }  // namespace sheaf::telemetry

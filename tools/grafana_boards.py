@@ -299,6 +299,8 @@ TASKS = [
     chart("Lines that workers print", "sheaf_log_lines_total"),
     chart("Output that came too fast", "sheaf_log_left_out_bytes_total", by="node"),
     chart("Calls that listings miss", "sheaf_events_lost_total", by="node"),
+    chart("Spans that were exported", "sheaf_spans_exported_total", by="node"),
+    chart("Spans that are lost", "sheaf_spans_dropped_total", by="node"),
 ]
 
 OBJECTS = [

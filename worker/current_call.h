@@ -5,12 +5,12 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/ids.h"
+#include "base/trace/trace_context.h"
 
 namespace sheaf {
 
 struct CurrentCall {
-  TaskId task;                                   // Nil: user code of a driver, or none.
+  CallOrigin origin;
   const std::atomic<bool>* cancelled = nullptr;  // Set once somebody wants the call to end.
   uint64_t hold = 0;                             // Of ArgumentHolds; 0: none.
 

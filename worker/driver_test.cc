@@ -117,7 +117,7 @@ SCENARIO("a call that is cancelled waits no more") {
   DriverTest test;
   test.driver = test.Make(/*of_user=*/false);
   const std::atomic<bool> cancelled{true};
-  current_call = {TaskId::Make(kWorker, 5), &cancelled, 0};
+  current_call = {{TaskId::Make(kWorker, 5)}, &cancelled, 0};
   Driver::Lock lock(*test.driver);
   const absl::Status status =
       test.driver->DriveUntil(lock, DriverTest::In(kLong), [] { return false; });

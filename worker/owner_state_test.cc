@@ -67,6 +67,28 @@ SCENARIO(
   }
 }
 
+SCENARIO("a call in a user's trace carries it behind all else; others carry nothing") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  const TraceContext trace{1, 2, 3, TraceContext::kSampled};
+  const TaskId parent = TaskId::Make(kWorker, 9);
+  TaskRecord* task = f.owner.tasks.Add(square, {}, nullptr, {parent, 1, trace});
+  const ObjectHandle traced(task->first_return);
+  f.owner.submitter.Submit(*task);
+  f.Grant();
+  const std::string body = f.transport.Take(FrameKind::kPushTask).body;
+  PushTaskHead push;
+  std::memcpy(&push, body.data(), sizeof push);
+  CHECK(push.flags == kTraced);
+  CHECK(push.parent_sequence_bits == parent.sequence_bits);
+  CHECK(push.parent_tag == TagOf(parent, 1));
+  CHECK(body.size() == sizeof push + sizeof trace);
+  CHECK(body.ends_with(AsBytes(trace)));
+  f.Reply(push, "49");
+  const ObjectHandle plain = f.Submit(square);
+  CHECK(f.TakePush().flags == 0);
+}
+
 SCENARIO("tasks that are not known to be short go to a worker one at a time") {
   Fixture f;
   const TemplateRecord& square = f.Template();

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/error_kind.h"
 #include "base/ids.h"
+#include "base/trace/trace_context.h"
 #include "object_store/buffer.h"
 #include "proto/raylet.pb.h"
 #include "proto/worker.pb.h"
@@ -88,6 +89,9 @@ class Execution {
   virtual const proto::TaskTemplate& spec() const = 0;
   virtual std::string_view name() const = 0;  // For people.
   virtual uint32_t attempt() const = 0;       // From 0.
+  // What calls that it makes are told. Its trace, if it is in one, has the span that all it does is
+  // below: its own, where its node exports the spans of calls, else its caller's.
+  virtual CallOrigin origin() const = 0;
   virtual size_t argument_count() const = 0;
   // Never an error: such calls are not pushed.
   virtual const ObjectView& argument(size_t index) const = 0;
@@ -327,12 +331,12 @@ class Runtime {
   virtual std::vector<uint32_t> gpu_ids() const = 0;  // Of the current lease.
   // Resources and strategy of the running task; empty in drivers.
   virtual proto::LeaseSpec current_lease() const = 0;
-  // The task that the calling thread runs, or nil.
-  virtual TaskId current_task() const = 0;
+  // Of the call that the calling thread runs, until the thread runs another.
+  virtual const CallOrigin& current_origin() const = 0;
   virtual ActorId current_actor() const = 0;
-  // The thread now runs (nil: no longer runs) this task: tasks it submits are its children
-  // (recursive cancel).
-  virtual void SetCurrentTask(TaskId task) = 0;
+  // The thread now runs (its task is nil: no longer runs) this call: tasks it submits are its children
+  // (recursive cancel), and in its trace.
+  virtual void SetCurrentOrigin(const CallOrigin& origin) = 0;
   // In an actor's process: a handle of the actor itself. kFailedPrecondition: this is none.
   virtual absl::StatusOr<ObjectHandle> OwnActor() = 0;
 };

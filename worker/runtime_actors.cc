@@ -25,7 +25,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
   if (driver_->ended()) return driver_->end();
-  TaskRecord* task = core_->AddTask(creation, &arguments, current_task());
+  TaskRecord* task = core_->AddTask(creation, &arguments, current_call.origin);
   ObjectHandle handle(task->first_return);
   const ActorId id = ActorOf(handle);
   // From here on others find it: by its name they may know it before this thread hears of it.
@@ -187,7 +187,7 @@ absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> be
     id = core_->executor.actor_id();
     detached = core_->executor.is_detached_actor();
     // A call counts as running until its answer has left.
-    const auto is_alone = [this, own = current_call.task] {
+    const auto is_alone = [this, own = current_call.origin.task] {
       bool alone = true;
       core_->executor.ForEachRunning(
           [&](const CallExecution& call) { alone = alone && call.task() == own; });

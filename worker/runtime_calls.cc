@@ -83,7 +83,7 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHand
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
-  return core_->Submit(spec, &arguments, current_call.task);
+  return core_->Submit(spec, &arguments, current_call.origin);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
@@ -91,7 +91,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
-  return core_->SubmitOne(spec, &arguments, current_call.task);
+  return core_->SubmitOne(spec, &arguments, current_call.origin);
 }
 
 absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
@@ -138,7 +138,7 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const Objec
   Lock lock(*driver_);
   ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
-  return core_->SubmitToActor(client, actor, method, &arguments, current_call.task);
+  return core_->SubmitToActor(client, actor, method, &arguments, current_call.origin);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& actor,
@@ -148,7 +148,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& a
   Lock lock(*driver_);
   ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
-  return core_->SubmitOneToActor(client, actor, method, &arguments, current_call.task);
+  return core_->SubmitOneToActor(client, actor, method, &arguments, current_call.origin);
 }
 
 absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHandle& stream,
@@ -198,8 +198,8 @@ absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, N
   return reply;
 }
 
-TaskId RuntimeImpl::current_task() const { return current_call.task; }
-void RuntimeImpl::SetCurrentTask(TaskId task) { current_call.task = task; }
+const CallOrigin& RuntimeImpl::current_origin() const { return current_call.origin; }
+void RuntimeImpl::SetCurrentOrigin(const CallOrigin& origin) { current_call.origin = origin; }
 ActorId RuntimeImpl::current_actor() const {
   Lock lock(*driver_);
   return core_->executor.actor_id();

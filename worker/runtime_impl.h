@@ -116,9 +116,9 @@ class RuntimeImpl final : public Runtime,
   const std::string& name_space() const override { return core_->dispatch.job().name_space; }
   std::vector<uint32_t> gpu_ids() const override;
   proto::LeaseSpec current_lease() const override;
-  TaskId current_task() const override;
+  const CallOrigin& current_origin() const override;
   ActorId current_actor() const override;
-  void SetCurrentTask(TaskId task) override;
+  void SetCurrentOrigin(const CallOrigin& origin) override;
 
  private:
   using Lock = Driver::Lock;

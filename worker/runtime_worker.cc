@@ -66,10 +66,9 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   SHEAF_FAILPOINT("worker.before_call");
   const bool creation = call->spec().kind() == proto::TaskTemplate::ACTOR_CREATION;
   const bool from_raylet = call->owner.is_raylet();
-  const TaskId task = call->task();
   const bool waits_end = call->spec().kind() != proto::TaskTemplate::ACTOR_METHOD ||
                          options_.handler->ends_waits_of_methods();
-  current_call = {task, waits_end ? &call->cancel_requested : nullptr};
+  current_call = {call->origin(), waits_end ? &call->cancel_requested : nullptr};
   const absl::Status fetched = TakeArguments(lock, call);
   current_call.hold = call->hold_ticket;
   lock.Unlock();

@@ -47,7 +47,7 @@ struct PushTaskHead {
   uint32_t template_number;
   uint32_t attempt;
   uint16_t flags;
-  uint16_t reserved;
+  uint16_t parent_tag;  // Of the call that made it; for traces alone (TagOf, base/trace).
   uint32_t argument_bytes;
   uint32_t nested_count;
   // For listings and timelines alone (telemetry/task_events.h).
@@ -60,11 +60,13 @@ static_assert(sizeof(PushTaskHead) == 64);
 inline constexpr uint16_t kTemplateInline = 1;
 // A StreamResume follows the references.
 inline constexpr uint16_t kStreamResumes = 2;
-// A CallName follows all else.
+// A CallName follows the others.
 inline constexpr uint16_t kNamed = 4;
 struct CallName {
   uint64_t bytes;  // They follow.
 };
+// A TraceContext follows all else: the span that the call is below.
+inline constexpr uint16_t kTraced = 16;
 // The caller's memory for values is used up: results go to the store, from
 // ReferenceTable::kLeastCounted on. There the one that makes them waits for room.
 inline constexpr uint16_t kResultsToStore = 8;

@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 
-#include "python_bindings/core/execution.h"
 #include "python_bindings/core/pickled_value.h"
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/reference.h"
 #include "python_bindings/core/remote_attribute.h"
 #include "python_bindings/core/template.h"
+#include "python_bindings/core/tracing.h"
 #include "worker/limits.h"
 
 namespace sheaf::python {
@@ -127,24 +127,9 @@ auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, A
   return submit(runtime, spec, actor, std::move(list));
 }
 
-// What the coroutine of a call submits is that call's child, as what other calls submit is theirs.
-class Parent {
- public:
-  explicit Parent(Runtime& runtime) : runtime_(HasCoroutines() ? &runtime : nullptr) {
-    if (runtime_ != nullptr) [[unlikely]]
-      runtime_->SetCurrentTask(TaskOfCoroutine());
-  }
-  ~Parent() {
-    if (runtime_ != nullptr) runtime_->SetCurrentTask({});
-  }
-
- private:
-  Runtime* const runtime_;
-};
-
 PyObject* Submit(PyObject* self, Runtime& runtime, ArgumentList list) {
-  const Parent parent(runtime);
   const CallerObject& caller = In(self);
+  const Submission submission(runtime, caller.call_template);
   if (caller.returns == 1) [[likely]] {
     absl::StatusOr<ObjectHandle> result = SubmitWith(SubmitOne, caller, runtime, std::move(list));
     if (!result.ok()) return RaiseStatus(result.status(), ErrorKind::kPendingCallsLimit);

@@ -254,9 +254,9 @@ PyObject* DescribeExecution(const Execution* execution) {
 
 }  // namespace
 
-TaskId TaskOfCoroutine() {
+CallOrigin OriginOfCoroutine() {
   const Owned coroutine = Coroutine();
-  return coroutine ? In(coroutine.get())->task() : TaskId{};
+  return coroutine ? In(coroutine.get())->origin() : CallOrigin{};
 }
 
 PyObject* DescribeCurrentExecution() {

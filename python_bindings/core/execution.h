@@ -44,8 +44,8 @@ void SetProcessStrategy(const proto::Strategy& strategy);
 
 // Whether this process is an actor whose calls are coroutines. With the GIL.
 bool& HasCoroutines();
-// The task whose coroutine runs on this thread, or nil.
-TaskId TaskOfCoroutine();
+// Of the call whose coroutine runs on this thread; its task is nil: none does.
+CallOrigin OriginOfCoroutine();
 
 // The call that runs here, on this thread or as a coroutine of its event loop: a dict of task,
 // actor, name, attempt and function, and whether somebody asked for its end. Outside of calls: a

@@ -11,6 +11,7 @@
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/reference.h"
 #include "python_bindings/core/template.h"
+#include "python_bindings/core/tracing.h"
 #include "worker/wire.h"
 
 namespace sheaf::python {
@@ -326,6 +327,7 @@ PyObject* CreateActor(PyObject*, PyObject* const* args, Py_ssize_t count) {
   {
     Runtime& here = *runtime.get();
     const RuntimeInUse in_use;
+    const Submission submission(here, creation);
     const WithoutGil free;
     handle = here.CreateActor(creation, std::move(list));
   }

@@ -23,6 +23,7 @@
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/stack_sampler.h"
 #include "python_bindings/core/stacks.h"
+#include "python_bindings/core/tracing.h"
 #include "python_bindings/core/worker.h"
 
 namespace sheaf::python {
@@ -297,6 +298,9 @@ void BindSession(nb::module_& module) {
       "crc32c", [](const nb::bytes& data) { return Crc32c({data.c_str(), data.size()}); },
       "CRC-32C of the bytes.");
   module.def("exit_actor", &ExitActor, "Ends the actor that this process is, for good.");
+  module.def(
+      "follow_spans", [] { FollowsSpans() = true; },
+      "From here on calls look for a span of the user's.");
   module.def("variables", &Variables, "The environment of the process, as NAME=value bytes.");
 }
 

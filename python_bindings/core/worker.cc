@@ -11,6 +11,7 @@
 #include "python_bindings/core/execution.h"
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/stack_sampler.h"
+#include "python_bindings/core/tracing.h"
 
 namespace sheaf::python {
 namespace {
@@ -221,6 +222,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     ShowLease(spec.lease());
     SetProcessStrategy(spec.lease().strategy());
   }
+  BelowSpan span(*execution);
   Owned result;
   {
     CallArguments arguments;
@@ -254,6 +256,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   if (!result) {
     if (spec.kind() == proto::TaskTemplate::ACTOR_METHOD) BecomeActorExit();
     const bool exits = IsActorExit();
+    if (!exits) span.Fail();
     AnswerWithException(*execution, exits);
     if (exits) ExitActor(std::move(execution));
     return;
@@ -311,11 +314,12 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
   const Owned task = Owned::Steal(NewBytes(execution->task().Binary()));
   const Owned streaming = Owned::Steal(PyBool_FromLong(execution->spec().streaming()));
   const Owned group = Owned::Steal(NewText(execution->spec().concurrency_group()));
+  const Owned trace = TraceOf(*execution);
   const Owned object = Owned::Steal(NewExecutionObject(std::move(execution)));
-  if (!list || !task || !object || !group) return nullptr;
-  return PyTuple_Pack(8, object.get(), task.get(), function.get(), self.get(), list.get(),
+  if (!list || !task || !object || !group || !trace) return nullptr;
+  return PyTuple_Pack(9, object.get(), task.get(), function.get(), self.get(), list.get(),
                       arguments.names ? arguments.names.get() : Py_None, streaming.get(),
-                      group.get());
+                      group.get(), trace.get());
 }
 
 // The calls that run on other threads may end first; none begins.

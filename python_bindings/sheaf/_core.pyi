@@ -95,9 +95,23 @@ def watch_loop(descriptor: int) -> None: ...
 def take_calls(
     timeout: float | None,
 ) -> (
-    list[tuple[Execution, bytes, Any, Any, tuple[Any, ...], tuple[str, ...] | None, bool]] | None
+    list[
+        tuple[
+            Execution,
+            bytes,
+            Any,
+            Any,
+            tuple[Any, ...],
+            tuple[str, ...] | None,
+            bool,
+            str,
+            tuple[bytes, str, bool] | None,
+        ]
+    ]
+    | None
 ): ...
 def exit_actor() -> None: ...
+def follow_spans() -> None: ...
 def variables() -> list[bytes]: ...
 def cancel_requested() -> bool: ...
 def take_interrupt() -> bool: ...

@@ -9,6 +9,7 @@ import sys
 from _collections_abc import Mapping  # collections.abc brings more modules.
 
 from sheaf import _core, _version, cluster, ids, options
+from sheaf._internal import tracing
 from sheaf._internal.program import executable
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
@@ -28,7 +29,6 @@ _IGNORED = {
     "_system_config",
     "_temp_dir",
     "_node_ip_address",
-    "_tracing_startup_hook",
     "_metrics_export_port",
     "_memory",
     "_driver_object_store_memory",
@@ -141,6 +141,7 @@ def init(
     configure_logging: bool = True,
     logging_level: int | str | None = None,
     logging_config: Any = None,
+    _tracing_startup_hook: str | None = None,
     **others: Any,
 ) -> Context:
     """Joins a cluster as a driver, or starts a node of its own.
@@ -172,6 +173,8 @@ def init(
         configure_logging: False leaves `logging_level` without effect.
         logging_level: of the logger "sheaf" of this process.
         logging_config: a sheaf.LoggingConfig, for the loggers of the driver and of all workers.
+        _tracing_startup_hook: "module:function", called here and in each worker, which tells
+            OpenTelemetry where spans go (docs/tracing.md); None: calls have no spans of their own.
         others: names of Ray that have no effect.
 
     Returns:
@@ -235,6 +238,7 @@ def init(
 
         runtime_env, metadata = submitted.merge(os.environ[_SUBMISSION], runtime_env, metadata)
     plan = _environment(runtime_env)
+    hook = _tracing_startup_hook and tracing.load_hook(_tracing_startup_hook)
     # Now: the handler of a signal that comes during an import of the first call sees half a module.
     from sheaf._internal import serialization, stacks  # noqa: F401
 
@@ -250,7 +254,7 @@ def init(
         "executable": executable(),
         "flags": flags + dashboard,
         "namespace": namespace or "",
-        "argv": worker_command(logging_config),
+        "argv": worker_command(logging_config, _tracing_startup_hook),
         "entrypoint": " ".join(sys.argv) or "python",
         "environment": plan.entries if plan else {},
         "log_to_driver": log_to_driver,
@@ -260,6 +264,9 @@ def init(
     if session is None:  # Another thread was faster.
         return init(address, ignore_reinit_error=ignore_reinit_error)
     _entries = plan.entries if plan else {}
+    tracing.watch()
+    if hook:
+        tracing.run_hook(hook)
     _context = Context(session)
     _context.address_info["node_id"] = ids.node_id(_core.context()["node"])
     if plan:
@@ -337,6 +344,7 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         return
     _context = None
     _core.shutdown()
+    tracing.end_hook()
     if "sheaf.lent_references" in sys.modules:
         from sheaf import lent_references  # It is there: references were pickled.
 
@@ -369,7 +377,7 @@ def _leave_at_exit() -> None:
 atexit.register(_leave_at_exit)
 
 
-def worker_command(logging_config: Any = None) -> list[str]:
+def worker_command(logging_config: Any = None, tracing_hook: str | None = None) -> list[str]:
     """The command that starts a worker of this process's job."""
     import json
     import subprocess
@@ -380,6 +388,7 @@ def worker_command(logging_config: Any = None) -> list[str]:
         "preload": [one for name, one in _PRELOADED.items() if name in sys.modules],
         "as_ray": "sheaf.as_ray" in sys.modules,
         "logging": logging_config and logging_config.to_dict(),
+        "tracing_hook": tracing_hook,
         "cpp_library": getattr(sys.modules.get("sheaf.cross_language"), "_library", ""),
     }
     if getattr(sys, "frozen", False):  # There is no interpreter: the program starts itself.

@@ -19,6 +19,7 @@
 #include "raylet/host/proc_files.h"
 #include "raylet/host/worker_start.h"
 #include "shm/attach_client.h"
+#include "telemetry/task_events.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // Linux 6.5.
@@ -321,6 +322,19 @@ void AttachServer::Admit(const std::shared_ptr<AttachConnection>& connection,
   events_.on_attached(process, info);
 }
 
+namespace {
+
+// Before the process has the segment.
+absl::Status TellThatSpansAreExported(int segment) {
+  constexpr size_t kPlace = kEventsOffset + offsetof(telemetry::EventPage, header) +
+                            offsetof(telemetry::EventHeader, spans_are_exported);
+  const uint64_t yes = 1;
+  if (pwrite(segment, &yes, sizeof yes, kPlace) == sizeof yes) return absl::OkStatus();
+  return absl::InternalError("a process's segment cannot be written");
+}
+
+}  // namespace
+
 absl::Status AttachServer::Welcome(ProcessId process, Attached& attached,
                                    const Admission& admission) {
   SHEAF_RETURN_IF_ERROR(SHEAF_FAILPOINT_STATUS("raylet.attach"));
@@ -335,6 +349,7 @@ absl::Status AttachServer::Welcome(ProcessId process, Attached& attached,
   }
   SHEAF_ASSIGN_OR_RETURN(const UniqueFd segment,
                          MakeSegment("sheaf-process", kProcessSegmentBytes));
+  if (options_.spans_are_exported) SHEAF_RETURN_IF_ERROR(TellThatSpansAreExported(segment.get()));
   SHEAF_ASSIGN_OR_RETURN(Mapping mapping,
                          Mapping::Map(segment.get(), 0, kProcessSegmentBytes, Access::kReadOnly));
   attached.info.segment = std::make_shared<Mapping>(std::move(mapping));

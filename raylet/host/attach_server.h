@@ -40,6 +40,7 @@ struct AttachServerOptions {
   uint64_t arena_bytes = 0;
   Nanos node_start = 0;
   Nanos hello_timeout = 5 * kSecond;
+  bool spans_are_exported = false;  // Processes are told so.
   // Connections that have not said hello; further ones wait in the kernel.
   size_t max_strangers = 128;
 };

@@ -59,8 +59,9 @@ std::unique_ptr<telemetry::HostFigures> FiguresOf(const std::string& disk) {
 
 }  // namespace
 
-CollectedEvents::CollectedEvents(Executor& loop, const std::string& disk)
-    : loop_(loop), collector_(FiguresOf(disk)) {}
+CollectedEvents::CollectedEvents(Executor& loop, const std::string& disk,
+                                 telemetry::SpanQueue* spans)
+    : loop_(loop), collector_(FiguresOf(disk), spans) {}
 
 void CollectedEvents::PublishHost(metrics::Page& page) {
   page.counter(metrics::CounterId::kEventsLost)

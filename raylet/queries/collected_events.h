@@ -15,8 +15,9 @@ namespace sheaf {
 
 class CollectedEvents final : public TaskEvents {
  public:
-  // `loop` runs the raylet, and outlives this. `disk`: a path on the file system whose room is told.
-  CollectedEvents(Executor& loop, const std::string& disk);
+  // `loop` runs the raylet, and outlives this, as `spans`, which may be null, does. `disk`: a path on
+  // the file system whose room is told.
+  CollectedEvents(Executor& loop, const std::string& disk, telemetry::SpanQueue* spans);
 
   void OnSegment(ProcessId process, const AttachInfo& info, bool added) {
     added ? collector_.Add(process, info.os_pid, info.segment) : collector_.Remove(process);

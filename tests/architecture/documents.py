@@ -80,6 +80,53 @@ OF_PYTHON = [
         'the address that `init("auto")` takes; `cluster_utils.Cluster` sets it while its head lives.',
     ),
 ]
+# Of OpenTelemetry, read by cli/otlp/settings.cc. What stands for traces alone counts before what stands for all signals.
+OF_OPENTELEMETRY = [
+    (
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "",
+        "where a node sends the spans of its calls ([tracing.md](tracing.md)), a whole URL. https://; or http:// where it is this machine's.",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "",
+        "the same, without the path `/v1/traces`. Empty, as the one above: no spans are sent.",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "",
+        "`NAME=VALUE,...`, percent-encoded, for each request; or `OTEL_EXPORTER_OTLP_TRACES_HEADERS`.",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_CERTIFICATE",
+        "",
+        "a PEM file with the certificates that the receiver's must come from; or `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE`. Empty: the system's.",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_TIMEOUT",
+        "10000",
+        "for how many milliseconds a request is waited for; or `OTEL_EXPORTER_OTLP_TRACES_TIMEOUT`.",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+        "http/protobuf",
+        "nodes speak no other; or `OTEL_EXPORTER_OTLP_TRACES_PROTOCOL`.",
+    ),
+    ("OTEL_SERVICE_NAME", "sheaf", "`service.name` of the spans."),
+    ("OTEL_RESOURCE_ATTRIBUTES", "", "further attributes of the node, `NAME=VALUE,...`."),
+    (
+        "OTEL_TRACES_SAMPLER",
+        "parentbased_traceidratio",
+        "which traces are sent: `always_on`, `always_off`, `traceidratio`, or one of these behind `parentbased_`: a user's trace then as its own flag says.",
+    ),
+    (
+        "OTEL_TRACES_SAMPLER_ARG",
+        "1",
+        "the part of all traces that `traceidratio` sends, from 0 to 1.",
+    ),
+    ("OTEL_TRACES_EXPORTER", "otlp", "`none`: no spans are sent."),
+    ("OTEL_SDK_DISABLED", "false", "`true`: no spans are sent."),
+]
 
 
 def configuration(root: pathlib.Path) -> str:
@@ -99,7 +146,9 @@ def configuration(root: pathlib.Path) -> str:
                 f"{['', 'KiB', 'MiB', 'GiB'][int(shifted[2]) // 10]}"
             ).strip()
         rows.append(f"| `{name}` | {DEFAULTS.get(value, value)} | {text} |")
-    rows += [f"| `{name}` | {default} | {text} |" for name, default, text in OF_PYTHON]
+    rows += [
+        f"| `{name}` | {default} | {text} |" for name, default, text in OF_PYTHON + OF_OPENTELEMETRY
+    ]
     return "\n".join(
         [
             "# Configuration",

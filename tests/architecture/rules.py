@@ -125,12 +125,13 @@ WORLD = [
         "raylet/raylet_process.* api/embedded_node.* cli/drain.* cli/logs/command.* "
         "base/session_directory.*",
     ),
-    # A runtime has one background thread, the threads of its actor's groups, and those of
+    # The system's resolver can be neither bounded nor broken off. A runtime has one background thread,
+    # the threads of its actor's groups, and those of
     # callbacks; parallel_copy borrows idle cores.
     WorldRule(
         "threads",
         r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
-        "base/executor.* http/server.* telemetry/task_collector.* worker/runtime_* "
+        "base/executor.* http/host_lookup.* http/server.* telemetry/task_collector.* worker/runtime_* "
         "worker/callback_runner.* object_store/parallel_copy.*",
     ),
     # The last: between nodes.
@@ -184,7 +185,7 @@ WORLD = [
     WorldRule(
         "OpenSSL",
         r"openssl/",
-        "rpc/security/hmac.* rpc/security/certificates.* http/authenticator.*",
+        "rpc/security/hmac.* rpc/security/certificates.* http/authenticator.* http/certificate_for_test.h",
     ),
     WorldRule("Boost.Beast and Asio", r"boost/(?:beast|asio)", "http/*"),
     WorldRule("Gloo", r"gloo/|\bgloo::", "collective/net/gloo_transport.*"),

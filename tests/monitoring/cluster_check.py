@@ -54,6 +54,8 @@ MAY_REST = {
     "sheaf_object_pull_failures_total": "wants an object whose last copy goes while it is fetched",
     "sheaf_object_pulls_queued": "is over before a scrape sees it",
     "sheaf_scheduler_starved": "is a fault wherever it lasts",
+    "sheaf_spans_dropped_total": "wants a receiver of spans that fails (tests/python/test_tracing.py)",
+    "sheaf_spans_exported_total": "wants a receiver of spans (tests/python/test_tracing.py)",
     "sheaf_store_capacity_bytes": "stays as it is while nodes live",
     "sheaf_spill_failures_total": "wants a disk that fails (tests/python/test_full_disks.py)",
 }

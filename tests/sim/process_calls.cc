@@ -61,12 +61,12 @@ Async<ObjectHandle> Process::PutLarge(Context context, std::string bytes) {
 
 ObjectHandle Process::Submit(const TemplateHandle& spec, ArgumentList arguments,
                              const Context& context) {
-  return core_->SubmitOne(spec, &arguments, context.task);
+  return core_->SubmitOne(spec, &arguments, {context.task});
 }
 
 ObjectHandle Process::CreateActor(const TemplateHandle& spec, ArgumentList arguments,
                                   const Context& context) {
-  TaskRecord* task = core_->AddTask(spec, &arguments, context.task);
+  TaskRecord* task = core_->AddTask(spec, &arguments, {context.task});
   ObjectHandle handle(task->first_return);
   owner().references.List(*handle.entry());
   owner().created_actors.Create(*task);
@@ -85,7 +85,7 @@ Async<bool> Process::WaitForCredits(Context context, ObjectHandle actor) {
 ObjectHandle Process::SubmitToActor(const ObjectHandle& actor, const TemplateHandle& spec,
                                     ArgumentList arguments, const Context& context) {
   ActorClient& client = owner().actors.ClientOf(*actor.entry());
-  return core_->SubmitOneToActor(client, actor, spec, &arguments, context.task);
+  return core_->SubmitOneToActor(client, actor, spec, &arguments, {context.task});
 }
 
 void Process::Kill(const ObjectHandle& actor, bool no_restart) {

@@ -116,17 +116,19 @@ class ProcessCore final : private LocalStore {
   // --- Calls (process_core_steps.cc). `parent`: the task that makes them; nil in drivers. ---
 
   TemplateHandle MakeTemplate(proto::TaskTemplate spec);
-  TaskRecord* AddTask(const TemplateHandle& spec, ArgumentList* arguments, TaskId parent);
+  TaskRecord* AddTask(const TemplateHandle& spec, ArgumentList* arguments,
+                      const CallOrigin& parent);
   static std::vector<ObjectHandle> HandlesOf(const TaskRecord& task);
   std::vector<ObjectHandle> Submit(const TemplateHandle& spec, ArgumentList* arguments,
-                                   TaskId parent);
-  ObjectHandle SubmitOne(const TemplateHandle& spec, ArgumentList* arguments, TaskId parent);
+                                   const CallOrigin& parent);
+  ObjectHandle SubmitOne(const TemplateHandle& spec, ArgumentList* arguments,
+                         const CallOrigin& parent);
   std::vector<ObjectHandle> SubmitToActor(ActorClient& client, const ObjectHandle& actor,
                                           const TemplateHandle& method, ArgumentList* arguments,
-                                          TaskId parent);
+                                          const CallOrigin& parent);
   ObjectHandle SubmitOneToActor(ActorClient& client, const ObjectHandle& actor,
                                 const TemplateHandle& method, ArgumentList* arguments,
-                                TaskId parent);
+                                const CallOrigin& parent);
 
   // --- Calls of others (process_core_steps.cc). ---
 

@@ -131,7 +131,7 @@ TemplateHandle ProcessCore::MakeTemplate(proto::TaskTemplate spec) {
 }
 
 TaskRecord* ProcessCore::AddTask(const TemplateHandle& spec, ArgumentList* arguments,
-                                 TaskId parent) {
+                                 const CallOrigin& parent) {
   std::unique_ptr<TaskReferences> references =
       ArgumentCodec::TakeReferences(owner.references, *arguments);
   for (size_t i = 0; references && i < references->arguments.size(); ++i) {
@@ -151,7 +151,7 @@ std::vector<ObjectHandle> ProcessCore::HandlesOf(const TaskRecord& task) {
 }
 
 std::vector<ObjectHandle> ProcessCore::Submit(const TemplateHandle& spec, ArgumentList* arguments,
-                                              TaskId parent) {
+                                              const CallOrigin& parent) {
   TaskRecord* task = AddTask(spec, arguments, parent);
   std::vector<ObjectHandle> handles = HandlesOf(*task);
   owner.submitter.Submit(*task);
@@ -159,7 +159,7 @@ std::vector<ObjectHandle> ProcessCore::Submit(const TemplateHandle& spec, Argume
 }
 
 ObjectHandle ProcessCore::SubmitOne(const TemplateHandle& spec, ArgumentList* arguments,
-                                    TaskId parent) {
+                                    const CallOrigin& parent) {
   TaskRecord* task = AddTask(spec, arguments, parent);
   ObjectHandle handle(task->first_return);
   owner.submitter.Submit(*task);
@@ -168,7 +168,8 @@ ObjectHandle ProcessCore::SubmitOne(const TemplateHandle& spec, ArgumentList* ar
 
 std::vector<ObjectHandle> ProcessCore::SubmitToActor(ActorClient& client, const ObjectHandle& actor,
                                                      const TemplateHandle& method,
-                                                     ArgumentList* arguments, TaskId parent) {
+                                                     ArgumentList* arguments,
+                                                     const CallOrigin& parent) {
   TaskRecord* task = AddTask(method, arguments, parent);
   std::vector<ObjectHandle> handles = HandlesOf(*task);
   owner.actors.Submit(client, *actor.entry(), *task);
@@ -177,7 +178,7 @@ std::vector<ObjectHandle> ProcessCore::SubmitToActor(ActorClient& client, const 
 
 ObjectHandle ProcessCore::SubmitOneToActor(ActorClient& client, const ObjectHandle& actor,
                                            const TemplateHandle& method, ArgumentList* arguments,
-                                           TaskId parent) {
+                                           const CallOrigin& parent) {
   TaskRecord* task = AddTask(method, arguments, parent);
   ObjectHandle handle(task->first_return);
   owner.actors.Submit(client, *actor.entry(), *task);

@@ -13,7 +13,7 @@ namespace sheaf {
 
 class CallEvents {
  public:
-  explicit CallEvents(Clock& clock) : clock_(clock) {}
+  CallEvents(ProcessId self, Clock& clock) : self_(self), clock_(clock) {}
   // nullptr: nothing is remembered.
   void set_writer(telemetry::EventWriter* writer) { writer_ = writer; }
 
@@ -38,6 +38,7 @@ class CallEvents {
   void Start(CallExecution& call);
   void End(const CallExecution& call, Nanos end);
 
+  const ProcessId self_;
   Clock& clock_;
   telemetry::EventWriter* writer_ = nullptr;
 };

@@ -31,7 +31,7 @@ struct Worker : FakeExecutionHost {
     executor.OnLeaseBegin(begin);
     executor.set_events(&writer);
   }
-  void Push(uint64_t number) {
+  void Push(uint64_t number, TraceContext trace = {}) {
     PushTaskHead head{};
     head.task_sequence_bits = number << 16;
     head.lease = kLease;
@@ -39,21 +39,25 @@ struct Worker : FakeExecutionHost {
     head.attempt = 2;
     head.parent_sequence_bits = 77;
     head.created_ms = 123;
-    head.flags = kTemplateInline;
     proto::TaskTemplate spec;
     spec.set_name("square");
+    executor.OnTemplate(kCaller, spec.SerializeAsString());
+    if (trace.is_set()) head.flags = kTraced;
     std::string body(AsBytes(head));
-    body += spec.SerializeAsString();
+    if (trace.is_set()) body += AsBytes(trace);
     executor.OnPush(kCaller, body);
   }
   std::shared_ptr<CallExecution> Start() { return executor.Take(executor.default_group()); }
   std::vector<TaskEvent> Events() {
     std::vector<TaskEvent> recorded;
     texts.clear();
-    const uint64_t lost = reader.Drain([&](const TaskEvent& event, std::string_view text) {
-      recorded.push_back(event);
-      texts.emplace_back(text);
-    });
+    traces.clear();
+    const uint64_t lost =
+        reader.Drain([&](const TaskEvent& event, std::string_view text, const TraceContext& trace) {
+          recorded.push_back(event);
+          texts.emplace_back(text);
+          traces.push_back(trace);
+        });
     CHECK(lost == 0);
     return recorded;
   }
@@ -73,6 +77,7 @@ struct Worker : FakeExecutionHost {
                         &page,
                         metrics};
   std::vector<std::string> texts;
+  std::vector<TraceContext> traces;
 };
 
 }  // namespace
@@ -94,6 +99,34 @@ SCENARIO("a call that ran is recorded with what its owner said of it") {
   CHECK(events[0].attempt == 2);
   CHECK(events[0].outcome == Outcome::kFinished);
   CHECK(worker.reader.FiguresOf(events[0].function).name == "square");
+}
+
+SCENARIO(
+    "a call in a user's trace is recorded with it, however quick, and what it does is below it") {
+  Worker worker;
+  const TraceContext trace{7, 8, 9, TraceContext::kSampled};
+  for (uint64_t i = 1; i <= 100; ++i) {  // Sampled from here on.
+    worker.Push(i);
+    worker.Start().reset();
+  }
+  worker.Events();
+  worker.Push(101, trace);
+  auto call = worker.Start();
+  CHECK(call->origin().trace == trace);  // Nobody exports its own span.
+  call.reset();
+  worker.events->header.spans_are_exported = 1;
+  worker.Push(102, trace);
+  call = worker.Start();
+  CHECK(call->origin().trace.span ==
+        SpanOf(kSelf.packed(), 102 << 16, TagOf(TaskId{kCaller.packed(), 102 << 16}, 2)));
+  CHECK(call->origin().trace.trace_low == 8);
+  call->Fail({ErrorKind::kTaskFailed, "no", {}}, false);
+  call.reset();
+  CHECK(worker.Events().size() == 2);
+  CHECK(worker.traces == std::vector{trace, trace});
+  worker.Push(103);
+  call = worker.Start();
+  CHECK(!call->origin().trace.is_set());  // Nothing is left of the one before it.
 }
 
 SCENARIO("failures keep the end of what was raised, and the beginning of what Sheaf says") {

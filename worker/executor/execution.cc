@@ -42,6 +42,8 @@ void CallExecution::Clear() {
   lost_ = {};
   stream_stopped.store(false, std::memory_order_relaxed);
   discarded = false;
+  if (trace_.is_set()) [[unlikely]]
+    trace_ = inner_trace = {};
   started = began = 0;
   function = weight = thread = 0;
   hold_ticket = unasked_bytes = ahead_bytes = stored_bytes_ = 0;
@@ -92,6 +94,11 @@ bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTempl
     if (named == nullptr) return false;
     name_ = in.Bytes(named->bytes);
     if (in.failed()) return false;
+  }
+  if ((head->flags & kTraced) != 0) {
+    const auto* trace = in.Struct<TraceContext>();
+    if (trace == nullptr) return false;
+    trace_ = inner_trace = *trace;
   }
   WireReader rest(arguments);
   while (!rest.rest().empty()) {

@@ -77,6 +77,8 @@ class CallExecution final : public Execution {
   std::string_view name() const override { return name_.empty() ? spec_->name() : name_; }
   bool has_own_name() const { return !name_.empty(); }
   uint32_t attempt() const override { return head().attempt; }
+  CallOrigin origin() const override { return {task(), attempt(), inner_trace}; }
+  const TraceContext& trace() const { return trace_; }  // As its caller sent it.
   size_t argument_count() const override { return arguments_.size(); }
   const ObjectView& argument(size_t index) const override { return arguments_[index]; }
   void DropArguments() override;
@@ -118,6 +120,7 @@ class CallExecution final : public Execution {
   // Of its event (telemetry/event_writer.h). Weight 0: it is only counted.
   Nanos began = 0;
   uint16_t function = 0, weight = 0, thread = 0;
+  TraceContext inner_trace{};  // Of origin().
   // Of ArgumentHolds: under which number it has asked, or what it holds without. 0: neither.
   uint64_t hold_ticket = 0, unasked_bytes = 0;
   uint64_t ahead_bytes = 0;                   // Asked for while it is queued, from other nodes.
@@ -151,6 +154,7 @@ class CallExecution final : public Execution {
   std::shared_ptr<const proto::TaskTemplate> spec_;
   std::string frame_;
   std::string_view name_;  // In it: of this call, if not the template's.
+  TraceContext trace_;
   std::vector<ObjectView> arguments_;
   struct Stored {
     const StoreArgument* argument;  // In `frame_`.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/trace/trace_context.h"
 #include "base/transport.h"
 #include "proto/worker.pb.h"
 #include "worker/owner/inline_bytes.h"
@@ -56,7 +57,8 @@ struct TaskReferences {
   std::vector<ObjectEntry*> nested;  // Inside values; the same.
   // From the second on; one use each while the task is unfinished.
   std::vector<ObjectEntry*> more_returns;
-  std::string name;  // Of this call, if not the template's.
+  std::string name;    // Of this call, if not the template's.
+  TraceContext trace;  // Of the call that made it, or of its user.
 };
 
 struct StreamState;
@@ -80,12 +82,14 @@ struct TaskRecord {
   uint32_t lineage_bytes = 0;  // Not 0: kept as lineage, which holds its arguments as that alone.
   uint32_t created_ms = 0;     // When it was submitted: wall time, modulo 2^32.
   uint16_t unresolved = 0;     // Arguments that are not ready.
+  uint16_t parent_tag = 0;     // base/trace/trace_context.h
   TaskState state = TaskState::kWaitingForArguments;
   bool cancelled : 1 = false;
   bool returned_before : 1 = false;  // Given back unstarted: goes to the front.
   bool sampled : 1 = false;          // Its time from submission to result is measured.
 
   bool has_reference_arguments() const { return references && !references->arguments.empty(); }
+  bool is_traced() const { return references && references->trace.is_set(); }
   bool has_own_name() const { return references && !references->name.empty(); }
 };
 static_assert(sizeof(TaskRecord) <= 168);

@@ -66,7 +66,7 @@ TaskTable::TaskTable(ProcessId self, Clock& clock, Transport& transport, Referen
     : self_(self), clock_(clock), transport_(transport), references_(references) {}
 
 TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
-                           std::unique_ptr<TaskReferences> references, TaskId parent) {
+                           std::unique_ptr<TaskReferences> references, const CallOrigin& parent) {
   TaskRecord* task = tasks_.New();
   task->sequence_bits = references_.NextSequence() << 16;
   const TemplateRecord& record = spec.base ? *spec.base : spec;
@@ -79,7 +79,12 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
     if (!task->references) task->references = std::make_unique<TaskReferences>();
     task->references->name = spec.name;
   }
-  task->parent = parent;
+  task->parent = parent.task;
+  task->parent_tag = TagOf(parent.task, parent.attempt);
+  if (parent.trace.is_set()) [[unlikely]] {
+    if (!task->references) task->references = std::make_unique<TaskReferences>();
+    task->references->trace = parent.trace;
+  }
   task->created_ms = clock_.CoarseUnixMs();
   task->retries_left = record.spec.max_retries();
   const TaskId id = IdOf(*task);
@@ -147,6 +152,7 @@ void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push
   head.attempt = task.attempt;
   head.argument_bytes = static_cast<uint32_t>(task.arguments.size());
   head.parent_sequence_bits = task.parent.sequence_bits;
+  head.parent_tag = task.parent_tag;
   head.created_ms = task.created_ms;
   if (!references_.HasRoomFor(kInlineValue)) [[unlikely]]
     head.flags |= kResultsToStore;
@@ -165,6 +171,10 @@ void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push
     WireWriter out(resume);
     out.Struct(CallName{task.references->name.size()});
     out.Bytes(task.references->name);
+  }
+  if (task.is_traced()) {
+    head.flags |= kTraced;
+    WireWriter(resume).Struct(task.references->trace);
   }
   const std::string body = ResolvedBody(task, head);
   task.bytes =
@@ -367,6 +377,7 @@ void RecordFailure(telemetry::EventWriter* events, const TaskRecord& task, TaskI
   event.task = id;
   event.begin = event.end = now;
   event.parent_sequence = task.parent.sequence_bits;
+  event.parent_tag = task.parent_tag;
   event.created_ms = task.created_ms;
   event.attempt = static_cast<uint16_t>(task.attempt);
   event.error = error.kind;
@@ -374,7 +385,8 @@ void RecordFailure(telemetry::EventWriter* events, const TaskRecord& task, TaskI
                                                           : telemetry::Outcome::kFailed;
   event.function =
       events->FunctionOf(TaskTable::NameOf(task), telemetry::CallKindOf(task.spec->spec.kind()));
-  events->RecordFailure(event, error.message);
+  events->RecordFailure(event, error.message,
+                        task.is_traced() ? task.references->trace : TraceContext());
 }
 
 }  // namespace

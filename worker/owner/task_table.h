@@ -40,7 +40,7 @@ class TaskTable {
   // A new call with its (pending) results. Its arguments keep one use each of what they refer to.
   // `spec` stays valid while the call exists.
   TaskRecord* Add(const TemplateRecord& spec, InlineBytes arguments,
-                  std::unique_ptr<TaskReferences> references, TaskId parent);
+                  std::unique_ptr<TaskReferences> references, const CallOrigin& parent);
   // Starts to wait for the arguments; the dispatcher is called when they are ready, maybe at once.
   void Start(TaskRecord& task, TaskDispatcher& dispatcher);
   TaskRecord* Find(uint32_t cookie, uint64_t sequence_bits);

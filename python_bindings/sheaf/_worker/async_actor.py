@@ -20,6 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from sheaf import _core
+from sheaf._internal import tracing
 from sheaf._worker import functions, main, spare_task
 from sheaf._worker.spare_task import Beginner
 from sheaf.exceptions import ActorExit
@@ -170,8 +171,10 @@ async def _run(
     names: tuple[str, ...] | None,
     streaming: bool,
     group: str,
+    traced: tuple[bytes, str, bool] | None,
 ) -> None:
     _current_execution.set(execution)
+    span = tracing.begin(traced) if traced is not None else None
     try:
         if execution.cancelled():  # Before its first step.
             raise asyncio.CancelledError
@@ -207,8 +210,13 @@ async def _run(
         execution.fail(ActorExit())
         _begin_to_leave()
     except BaseException as error:
+        if span is not None:
+            tracing.end(span, error)
+            span = None
         execution.fail(error)
     finally:
+        if span is not None:
+            tracing.end(span, None)
         _running.pop(task, None)
         _cancelled.discard(task)
         if not _running and _leaving.is_set():

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from sheaf import _core, runtime_env
-from sheaf._internal import actor_class
+from sheaf._internal import actor_class, tracing
 from sheaf._worker import functions
 
 
@@ -34,6 +34,9 @@ def main(start: dict[str, Any]) -> None:
         sys.exit("this program is started by a node of Sheaf, not by hand")
     _take_variables()
     _fresh_randomness()
+    tracing.watch()
+    if start.get("tracing_hook"):
+        tracing.run_hook_of_job(start["tracing_hook"])
     # A child that multiprocessing spawns would run it again: it is no program of the user's.
     sys.modules["__main__"].__dict__.pop("__file__", None)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # The driver shows lines as they come.

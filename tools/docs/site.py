@@ -9,6 +9,7 @@ import functools
 import os
 import pathlib
 import re
+import shutil
 import sys
 
 import jinja2
@@ -133,6 +134,8 @@ class Site:
             for child in token.children or []:
                 if child.type == "link_open":
                     child.attrSet("href", self._link(path, str(child.attrGet("href"))))
+                if child.type == "image":
+                    self._picture(path, str(child.attrGet("src")))
         body = self._markdown.renderer.render(tokens, self._markdown.options, {})
         body = body.replace("<table>", '<div class="wide"><table>')
         body = body.replace("</table>", "</table></div>")
@@ -159,6 +162,13 @@ class Site:
             self._linked.add(file)
         page = os.path.relpath(page_of(file), os.path.dirname(page_of(path)) or ".")
         return page + (f"#{anchor}" if anchor else "")
+
+    def _picture(self, path: str, source: str) -> None:
+        """Of a document; in the site it lies where it lies in the tree, beside its page."""
+        file = (ROOT / path).parent / source
+        to = (self._folder / path).parent / source
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, to)
 
     def _source(self, path: str) -> None:
         page = page_of(path)

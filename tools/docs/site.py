@@ -68,7 +68,7 @@ def page_of(path: str) -> str:
     """Where a file of the tree is in the site."""
     if path == "README.md":
         return "index.html"
-    if path.endswith(".md"):
+    if path in documents():
         return path.removesuffix(".md") + ".html"
     return path if path.endswith(".html") else f"source/{path.rstrip('/')}.html"
 
@@ -79,6 +79,7 @@ def title_of(path: str) -> str:
     return heading.replace("`", "").partition(":")[0]
 
 
+@functools.cache
 def documents() -> list[str]:
     found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     return sorted(str(path.relative_to(ROOT)) for path in found)
@@ -159,7 +160,7 @@ class Site:
         if "://" in to or not to:
             return target
         file = os.path.normpath(os.path.join(os.path.dirname(path), to))
-        if not file.endswith(".md"):
+        if file not in documents():
             self._linked.add(file)
         page = os.path.relpath(page_of(file), os.path.dirname(page_of(path)) or ".")
         return page + (f"#{anchor}" if anchor else "")
@@ -179,7 +180,7 @@ class Site:
                 name = str(entry.relative_to(ROOT))
                 if entry.name == "__pycache__":
                     continue
-                if not name.endswith(".md"):
+                if name not in documents():
                     self._linked.add(name)
                 link = os.path.relpath(page_of(name), os.path.dirname(page))
                 rows.append(f'<li><a href="{link}">{markupsafe.escape(entry.name)}</a></li>')

@@ -29,10 +29,12 @@ const does = {
   },
 };
 
-for (const [what, words] of told.steps) {
+for (const [at, [what, words]] of told.steps.entries()) {
   const began = Date.now();
   try {
     await does[what](words);
+    // Behind the last step the cluster is gone, and a page may say so.
+    if (at + 1 < told.steps.length) assert.deepEqual(page.wrong, []);
   } catch (error) {
     if (page !== null) await picture(page, "failed-tour").catch(() => undefined);
     console.log(`FAILED  ${what} ${words}\n${error.stack}`);
@@ -40,5 +42,4 @@ for (const [what, words] of told.steps) {
   }
   console.log(`ok      ${what} ${words.split("\n")[0]} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
 }
-assert.deepEqual(page.wrong, []);
 await browser.close();

@@ -30,7 +30,7 @@ Usage: ./do COMMAND
   monitoring               a real Prometheus over a real cluster: every metric moves, every panel of deploy/grafana has an answer;
                            the boards against Grafana's types; the alerts; figures go into docs/evidence/monitoring.md
   page                     build the dashboard's page (dashboard/web) into dashboard/dist, which is committed; wants Node.js 20 and npm
-  browser [CASE]           use the page of a real cluster in Chromium, as people do; its pictures are in build/browser
+  browser [CASE]           use the page of a real cluster in Chromium, as people do; its pictures are in build/browser; tour: that of docs/operate.md (--record: and its pictures)
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
@@ -362,6 +362,12 @@ bench() {
       step "packages" ensure_packages ask
       step "configure" configure build
       step "build" build_into build looking_driver
+    elif [[ $area == dashboard ]]; then
+      command -v chromium >/dev/null || fail "the page is shown in Chromium: apt-get install chromium"
+      step "packages" ensure_web_packages
+      step "packages" ensure_packages ask
+      step "configure" configure build
+      step "build" build_into build sheaf synthetic_cluster
     fi
     (python_package "benchmarks/bench_$area.py" "$@")
     [[ -z $record ]] || python3 tools/evidence.py bench "$area" "$record"

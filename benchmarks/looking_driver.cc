@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A driver for bench_looking.py: says which rows it has as a line of JSON, and then answers each line,
+// A driver for bench_looking.py: says as JSON which rows it has, and then answers each line,
 // the name of a row, with its rate.
 #include <sheaf/sheaf.h>
 
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     AddRows("C++ actor call", call, rows);
     std::string names;
     for (const auto& [name, run] : rows) names += (names.empty() ? "\"" : ", \"") + name + "\"";
-    std::printf("[%s]\n", names.c_str());
+    std::printf("{\"rows\": [%s]}\n", names.c_str());
     std::fflush(stdout);
     for (std::string row; std::getline(std::cin, row);) {
       std::printf("%.1f\n", RateOf(rows.at(row)));

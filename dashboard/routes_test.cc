@@ -1,7 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <atomic>
 #include <boost/json/value.hpp>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <regex>
 #include <string>
 #include <vector>
@@ -488,6 +490,26 @@ TEST_CASE("who asks for health again and again asks the cluster once a second at
   const Nanos begin = MonotonicNow();
   for (int i = 0; i < 20; ++i) CHECK(StatusOf(fixture.Ask("GET /api/healthz")) == 200);
   CHECK(asked <= 1 + (MonotonicNow() - begin) / kSecond);
+}
+
+TEST_CASE("of more values than an answer holds neighbours become their mean") {
+  const Fixture fixture([](const proto::StateQuery&, Nanos) {
+    proto::StateAnswer answer;
+    for (int node = 1; node <= 2; ++node) {
+      proto::SeriesRow& row = *answer.add_series();
+      row.set_node(node);
+      row.set_period_ms(2000);
+      row.add_values(std::nanf(""));
+      for (int i = 1; i < 400'000; ++i) row.add_values(static_cast<float>(i % 2));
+    }
+    return absl::StatusOr<proto::StateAnswer>(answer);
+  });
+  const std::string answer = fixture.Ask("GET /api/sheaf/series?name=cpu");
+  REQUIRE(StatusOf(answer) == 200);
+  CHECK(answer.find("\"period_ms\":4000") != std::string::npos);
+  CHECK(answer.find("[1,0.5,0.5,") != std::string::npos);  // What is not known counts for nothing.
+  CHECK(std::count(answer.begin(), answer.end(), '5') >= 399'998);
+  CHECK(answer.size() < 3'000'000);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/series_routes.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -44,16 +46,36 @@ absl::StatusOr<proto::StateQuery> QueryOf(const http::Request& request) {
   return query;
 }
 
-std::string SeriesJson(const proto::SeriesRow& row) {
+// So many neighbours become one value, that an answer about all nodes has no more values than this.
+constexpr int kMostValues = 500'000;
+int StepOf(const proto::StateAnswer& answer) {
+  int64_t values = 0;
+  for (const proto::SeriesRow& row : answer.series()) values += row.values_size();
+  return static_cast<int>((values + kMostValues - 1) / kMostValues);
+}
+
+// The mean of those from `begin` that are known; else NaN.
+double MeanOf(const proto::SeriesRow& row, int begin, int end) {
+  double sum = 0;
+  int known = 0;
+  for (int i = begin; i < end; ++i) {
+    if (std::isnan(row.values(i))) continue;
+    sum += row.values(i);
+    ++known;
+  }
+  return known == 0 ? std::nan("") : sum / known;
+}
+
+std::string SeriesJson(const proto::SeriesRow& row, int step) {
   JsonArray values;
-  for (const float value : row.values()) {
-    values.Add(JsonNumber(double{value}));
+  for (int i = 0; i < row.values_size(); i += step) {
+    values.Add(JsonNumber(MeanOf(row, i, std::min(i + step, row.values_size()))));
   }
   return JsonObject()
       .Add("node_id", JsonString(NodeIdText(row.node())))
       .Add("name", JsonString(row.name()))
       .Add("first_ms", JsonNumber(int64_t{row.first_unix_ms()}))
-      .Add("period_ms", JsonNumber(int64_t{row.period_ms()}))
+      .Add("period_ms", JsonNumber(row.period_ms() * step))
       .Add("values", values.Done())
       .Done();
 }
@@ -63,7 +85,8 @@ http::Response Series(const Asker& asker, const proto::StateQuery& query) {
   if (!answer.ok()) return http::PlainText(503, std::string(answer.status().message()));
   if (!answer->error().empty()) return http::PlainText(400, answer->error());
   JsonArray series, processes, late;
-  for (const proto::SeriesRow& row : answer->series()) series.Add(SeriesJson(row));
+  const int step = std::max(1, StepOf(*answer));
+  for (const proto::SeriesRow& row : answer->series()) series.Add(SeriesJson(row, step));
   for (const proto::ProcessFiguresRow& row : answer->process_figures()) {
     processes.Add(JsonObject()
                       .Add("process", JsonString(ProcessId::Unpack(row.process()).ToString()))

@@ -47,8 +47,9 @@ struct Caller {
   Origin origin = Origin::kNone;
   bool cross_site = false;         // Sec-Fetch-Site says neither same-origin nor none.
   bool same_origin_fetch = false;  // Sec-Fetch-Site: same-origin.
-  bool page_header = false;        // X-Sheaf, which no form can send and no foreign page may.
-  bool web_socket = false;         // The browser does not keep its answers from foreign pages.
+  bool says_site = false;    // Sec-Fetch-Site is there: not over plain HTTP from another machine.
+  bool page_header = false;  // X-Sheaf, which no form can send and no foreign page may.
+  bool web_socket = false;   // The browser does not keep its answers from foreign pages.
 };
 
 struct Verdict {

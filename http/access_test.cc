@@ -37,7 +37,7 @@ const std::vector<Asker>& Askers() {
       c.browser = true;
     });
     const auto page = [](Caller& c) {
-      c.browser = c.same_origin_fetch = c.page_header = true;
+      c.browser = c.same_origin_fetch = c.says_site = c.page_header = true;
       c.origin = Origin::kSame;
     };
     add("own page", page);
@@ -52,7 +52,7 @@ const std::vector<Asker>& Askers() {
     });
     add("own page by an old browser", [&](Caller& c) {
       page(c);
-      c.same_origin_fetch = false;
+      c.same_origin_fetch = c.says_site = false;
     });
     add("page of another port", [&](Caller& c) {
       page(c);
@@ -73,6 +73,20 @@ const std::vector<Asker>& Askers() {
       c.browser = c.web_socket = true;
       c.origin = Origin::kSameHost;
     });
+    const auto plain = [&](Caller& c) {
+      page(c);
+      c.same_origin_fetch = c.says_site = c.trusted_user = c.host_known = false;
+      c.credential = Credential::kCookie;
+    };
+    add("own page over plain HTTP, cookie, other user, unknown Host", plain);
+    add("the same of another port", [&](Caller& c) {
+      plain(c);
+      c.origin = Origin::kSameHost;
+    });
+    add("the same by a form", [&](Caller& c) {
+      plain(c);
+      c.page_header = false;
+    });
     return all;
   }();
   return askers;
@@ -91,51 +105,51 @@ TEST_CASE("who may what") {
   constexpr AccessRules kReadOnly{.trust = Trust::kSameUser, .read_only = true};
   constexpr AccessRules kWritable{.trust = Trust::kTokenOnly, .writable_pages = true};
   const std::vector<Row> rows = {
-      //                     own  othr tokn wrng cert rebd page cook nohd old  port frgn img  frck wsck
+      //                     own  othr tokn wrng cert rebd page cook nohd old  port frgn img  frck wsck plan plpt plfm
       {"loopback, open",
        kUser,
        Right::kOpen,
-       {200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200}},
+       {200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200}},
       {"loopback, read",
        kUser,
        Right::kRead,
-       {200, 401, 200, 403, 200, 403, 200, 200, 200, 200, 200, 403, 403, 403, 403}},
+       {200, 401, 200, 403, 200, 403, 200, 200, 200, 200, 200, 403, 403, 403, 403, 403, 403, 403}},
       {"loopback, change",
        kUser,
        Right::kChange,
-       {200, 401, 200, 403, 200, 403, 200, 200, 403, 403, 403, 403, 403, 403, 403}},
+       {200, 401, 200, 403, 200, 403, 200, 200, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403}},
       {"read-only, read",
        kReadOnly,
        Right::kRead,
-       {200, 401, 200, 403, 200, 403, 200, 200, 200, 200, 200, 403, 403, 403, 403}},
+       {200, 401, 200, 403, 200, 403, 200, 200, 200, 200, 200, 403, 403, 403, 403, 403, 403, 403}},
       {"read-only, change",
        kReadOnly,
        Right::kChange,
-       {403, 401, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403}},
+       {403, 401, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403}},
       {"elsewhere, open",
        kToken,
        Right::kOpen,
-       {200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200}},
+       {200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200, 200}},
       {"elsewhere, read",
        kToken,
        Right::kRead,
-       {401, 401, 200, 403, 200, 401, 401, 200, 401, 401, 401, 403, 403, 403, 403}},
+       {401, 401, 200, 403, 200, 401, 401, 200, 401, 401, 401, 403, 403, 403, 403, 200, 200, 200}},
       {"elsewhere, change",
        kToken,
        Right::kChange,
-       {401, 401, 200, 403, 200, 401, 401, 403, 401, 401, 401, 403, 403, 403, 403}},
+       {401, 401, 200, 403, 200, 401, 401, 403, 401, 401, 401, 403, 403, 403, 403, 403, 403, 403}},
       {"writable pages, change",
        kWritable,
        Right::kChange,
-       {401, 401, 200, 403, 200, 401, 401, 200, 401, 401, 401, 403, 403, 403, 403}},
+       {401, 401, 200, 403, 200, 401, 401, 200, 401, 401, 401, 403, 403, 403, 403, 200, 403, 403}},
       {"figures, read",
        kAny,
        Right::kRead,
-       {200, 200, 200, 403, 200, 403, 200, 200, 200, 200, 200, 403, 403, 403, 403}},
+       {200, 200, 200, 403, 200, 403, 200, 200, 200, 200, 200, 403, 403, 403, 403, 403, 403, 403}},
       {"figures, change",
        kAny,
        Right::kChange,
-       {403, 403, 200, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403}},
+       {403, 403, 200, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403, 403}},
   };
   for (const Row& row : rows) {
     REQUIRE(row.statuses.size() == Askers().size());

@@ -39,14 +39,27 @@ std::optional<std::string_view> BearerOf(const Request& request) {
   return std::nullopt;
 }
 
+// Browsers give a cookie to all ports of a host; each cluster of a machine has one of its own. The
+// port is that which the browser sees, whatever stands between.
+std::string CookieName(const Request& request) {
+  const std::string_view host = request.Header("host");
+  const size_t colon = host.rfind(':');
+  const std::string_view port =
+      colon == std::string_view::npos ? std::string_view() : host.substr(colon + 1);
+  const bool is_port = !port.empty() && port.size() <= 5 &&
+                       std::all_of(port.begin(), port.end(), absl::ascii_isdigit);
+  return absl::StrCat(Abseil(kSessionCookie), is_port ? "-" : "", is_port ? Abseil(port) : "");
+}
+
 std::string_view CookieOf(const Request& request) {
+  const std::string name = CookieName(request);
   std::string_view cookies = request.Header("cookie");
   while (!cookies.empty()) {
     std::string_view one = cookies.substr(0, cookies.find(';'));
     cookies.remove_prefix(std::min(cookies.size(), one.size() + 1));
     while (one.starts_with(' ')) one.remove_prefix(1);
-    if (one.starts_with(kSessionCookie) && one.substr(kSessionCookie.size()).starts_with('=')) {
-      return one.substr(kSessionCookie.size() + 1);
+    if (one.starts_with(name) && one.substr(name.size()).starts_with('=')) {
+      return one.substr(name.size() + 1);
     }
   }
   return {};
@@ -119,6 +132,7 @@ Caller Authenticator::Identify(const Request& request, bool web_socket, bool has
   caller.origin = OriginOf(request);
   const std::string_view site = request.Header("sec-fetch-site");
   caller.same_origin_fetch = site == "same-origin";
+  caller.says_site = !site.empty();
   caller.cross_site = !site.empty() && !caller.same_origin_fetch && site != "none" &&
                       caller.origin != Origin::kSameHost;
   caller.page_header = Find(request.headers, "x-sheaf").has_value();
@@ -159,7 +173,7 @@ Response Authenticator::LogIn(const Request& request) {
   Response response{.body = R"({"status":"authenticated","message":"Token is valid"})"};
   response.headers.emplace_back(
       "Set-Cookie",
-      absl::StrCat(Abseil(kSessionCookie), "=", id, "; Path=/; HttpOnly; SameSite=Strict; Max-Age=",
+      absl::StrCat(CookieName(request), "=", id, "; Path=/; HttpOnly; SameSite=Strict; Max-Age=",
                    kSessionLife / kSecond, request.secure ? "; Secure" : ""));
   return response;
 }

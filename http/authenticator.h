@@ -22,7 +22,7 @@ bool SameSecret(std::string_view a, std::string_view b);
 // "127.0.0.1:80" -> "127.0.0.1", "[::1]:80" -> "[::1]", in lower case.
 std::string HostOf(std::string_view host_and_port);
 
-inline constexpr std::string_view kSessionCookie = "sheaf-session";
+inline constexpr std::string_view kSessionCookie = "sheaf-session";  // And "-", and the port.
 inline constexpr Nanos kSessionLife = 12 * 3600 * kSecond;
 inline constexpr size_t kMaxSessions = 1024;      // The oldest goes.
 inline constexpr int kWrongTokensPerMinute = 10;  // The same one, of one address; then 429.

@@ -112,6 +112,25 @@ TEST_CASE("a login gives a cookie that is not the token, and ends after twelve h
   CHECK(server.CredentialOf({{"cookie", pair}}) == Credential::kNone);
 }
 
+TEST_CASE("servers on several ports of one host have cookies of their own") {
+  Fixture server;
+  const auto name = [&](const char* host) {
+    Pairs headers = kRight;
+    headers.emplace_back("host", host);
+    const Response response = server.LogIn(headers);
+    const std::string cookie(Find(response.headers, "Set-Cookie").value());
+    CHECK(server.CredentialOf({{"host", host}, {"cookie", cookie.substr(0, cookie.find(';'))}}) ==
+          Credential::kCookie);
+    return cookie.substr(0, cookie.find('='));
+  };
+  CHECK(name("head:8265") == "sheaf-session-8265");
+  CHECK(name("[::1]:80") == "sheaf-session-80");
+  CHECK(name("head") == "sheaf-session");
+  CHECK(name("[::1]") == "sheaf-session");
+  CHECK(name("head:80;x=y") == "sheaf-session");
+  CHECK(name("head:123456") == "sheaf-session");
+}
+
 TEST_CASE("what a browser says of its page is understood") {
   Fixture server;
   const auto identify = [&](Pairs headers, bool secure = false) {

@@ -123,6 +123,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     case FrameKind::kGcsRequest:
       return cluster_.OnGcsRequest(from, frame);
     case FrameKind::kStateQuery:
+      if (actor_kills_.Takes(from, frame)) return absl::OkStatus();
       detached_.SendRows();  // Who asks finds what it has said before.
       return queries_.OnQuery(from, frame);
     case FrameKind::kStateAnswer:

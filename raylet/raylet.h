@@ -29,6 +29,7 @@
 #include "raylet/cluster/event_reporter.h"
 #include "raylet/death_register.h"
 #include "raylet/ended_processes.h"
+#include "raylet/jobs/actor_kills.h"
 #include "raylet/jobs/detached_actors.h"
 #include "raylet/jobs/entrypoints.h"
 #include "raylet/jobs/forgotten_logs.h"
@@ -259,6 +260,10 @@ class Raylet final : private ClusterMembership::Node {
        .gcs = cluster_.gcs(),
        .logs = deps_.logs,
        .runs_entrypoint = [this](const std::string& id) { return entrypoints_.Has(id); }}};
+  ActorKills actor_kills_{{.node = options_.node,
+                           .transport = deps_.transport,
+                           .gcs = cluster_.gcs(),
+                           .processes = processes_}};
   StateQueries queries_;
   Sweeper sweeper_;
   NodeFigures figures_{{.deps = deps_,

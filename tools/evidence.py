@@ -124,10 +124,19 @@ def bench_rows(area: str, figures) -> tuple[str, str, list[list[str]]]:
             for row in figures["rows"]
         ]
         return "benchmarks_nccl.md", area, rows
+    if area == "dashboard":
+        rows = [
+            [row["name"], _figure(row["sheaf"]), _figure(row["floor"]), row["unit"]]
+            for row in figures["rows"]
+        ]
+        return "benchmarks_dashboard.md", area, rows
     if area == "looking":
         rows = [
             [row["name"], *(_figure(row[key]) for key in ("floor", "sheaf"))]
-            + [f"{row[key]:.3f}" for key in ("ratio_events", "ratio_on")]
+            + [
+                "-" if row[key] is None else f"{row[key]:.3f}"
+                for key in ("ratio_events", "ratio_on", "ratio_page")
+            ]
             for row in figures["rows"]
         ]
         return "benchmarks_python.md", area, rows

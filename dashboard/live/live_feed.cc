@@ -212,7 +212,8 @@ void LiveFeed::Step() {
     nodes_ = 0;
     viewers.clear();
   }
-  next_ = now + period_;
+  // Ticks are coarse: from when it was due, or each update would be late by a part of one.
+  next_ = (now - next_ < period_ ? next_ : now) + period_;
   const MutexLock lock(mutex_);
   viewers_.splice(viewers_.begin(), viewers);
 }

@@ -26,8 +26,8 @@ struct PageOptions {
   std::string order;  // A key, or empty: as the rows come.
   bool descending = false;
   uint32_t limit = 50;
-  int64_t after =
-      0;  // How many rows come before the page; of tasks, before when they ended, in ns.
+  // How many rows come before the page; of tasks that have ended, before when they did, in ns.
+  int64_t after = 0;
   std::string group;
   Ended ended = Ended::kToo;
 };

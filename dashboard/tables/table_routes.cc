@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "base/status_macros.h"
 #include "base/text/json.h"
+#include "dashboard/gcs_question.h"
 #include "dashboard/tables/listing.h"
 #include "dashboard/tables/table_page.h"
 
@@ -21,6 +22,7 @@ namespace sheaf::dashboard {
 namespace {
 
 constexpr Nanos kAskTime = 10 * kSecond;
+constexpr int64_t kMostLivePaged = 10'000;  // Live tasks that pages reach; a filter finds others.
 constexpr std::array<const char*, 7> kTaskKeys = {"task_id",  "name", "state",     "job",
                                                   "actor_id", "type", "error_type"};
 constexpr std::array<const char*, 5> kLiveStates = {"WAITING_FOR_ARGUMENTS", "WAITING_FOR_LEASE",
@@ -40,6 +42,11 @@ void AddFilter(proto::StateQuery& query, const std::string& key, bool is_not,
   filter.set_value(value);
 }
 
+// A cursor of tasks is a number of live ones before the page, or when the last one ended, which was
+// not in the first second of 1970.
+bool IsAmongLive(const PageOptions& options) { return options.after < kSecond; }
+int64_t BeforeOf(const PageOptions& options) { return IsAmongLive(options) ? options.after : 0; }
+
 // Nodes choose among their calls themselves: no listing holds them all.
 absl::StatusOr<proto::StateQuery> TaskQuery(const PageOptions& options) {
   if (!options.order.empty() || !options.group.empty()) {
@@ -48,9 +55,9 @@ absl::StatusOr<proto::StateQuery> TaskQuery(const PageOptions& options) {
         "functions are counted at /api/sheaf/functions");
   }
   proto::StateQuery query = ListQuery("tasks");
-  query.set_limit(options.limit);
+  query.set_limit(static_cast<uint32_t>(BeforeOf(options)) + options.limit);
   query.set_ended(options.ended != PageOptions::Ended::kNot);
-  query.set_ended_before_ns(options.after);
+  if (!IsAmongLive(options)) query.set_ended_before_ns(options.after);
   for (const RowFilter& filter : options.filters) {
     if (std::find(kTaskKeys.begin(), kTaskKeys.end(), filter.key) == kTaskKeys.end() ||
         filter.test == RowFilter::Test::kContains) {
@@ -60,7 +67,7 @@ absl::StatusOr<proto::StateQuery> TaskQuery(const PageOptions& options) {
     }
     AddFilter(query, filter.key, filter.test == RowFilter::Test::kIsNot, filter.value);
   }
-  if (options.ended == PageOptions::Ended::kOnly || options.after != 0) {
+  if (options.ended == PageOptions::Ended::kOnly || !IsAmongLive(options)) {
     for (const char* const state : kLiveStates) AddFilter(query, "state", true, state);
   }
   return query;
@@ -122,11 +129,20 @@ absl::StatusOr<http::Response> Tasks(const AskNode& ask, const http::Request& re
   SHEAF_ASSIGN_OR_RETURN(const PageOptions options, ParsePageOptions(request.query));
   SHEAF_ASSIGN_OR_RETURN(const proto::StateQuery query, TaskQuery(options));
   SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, query));
-  Page page{.rows = ListingOf("tasks", answer).Json()};
-  if (answer.truncated() && answer.tasks_size() > 0 && query.ended()) {
-    // Behind live ones come those that ended until now.
+  Listing table = ListingOf("tasks", answer);
+  const int64_t before = std::min(BeforeOf(options), static_cast<int64_t>(table.rows.size()));
+  table.rows.erase(table.rows.begin(), table.rows.begin() + before);
+  Page page{.rows = table.Json()};
+  if (answer.truncated() && answer.tasks_size() > 0) {
     const int64_t last = answer.tasks(answer.tasks_size() - 1).end_unix_ns();
-    page.next = JsonString(absl::StrCat(last == 0 ? UnixNow() : last));
+    const int64_t next = before + options.limit;
+    if (last != 0) {
+      page.next = JsonString(absl::StrCat(last));
+    } else if (next + options.limit <= kMostLivePaged) {
+      page.next = JsonString(absl::StrCat(next));
+    } else if (query.ended()) {  // Behind live ones come those that ended until now.
+      page.next = JsonString(absl::StrCat(UnixNow()));
+    }
   }
   return http::Response{.body = PageJson(page, answer)};
 }
@@ -142,6 +158,31 @@ absl::StatusOr<std::string> ObjectsByPlace(const AskNode& ask) {
   return CountsJson(std::move(counts));
 }
 
+// Of all functions: no page holds the rows that this would else be summed from.
+absl::StatusOr<std::string> CallsByState(const proto::StateAnswer& answer) {
+  constexpr std::array<const char*, 7> kStates = {"WAITING_FOR_ARGUMENTS",
+                                                  "WAITING_FOR_LEASE",
+                                                  "PUSHED",
+                                                  "RUNNING",
+                                                  "FINISHED",
+                                                  "FAILED",
+                                                  "CANCELLED"};
+  std::vector<ValueCount> sums;
+  for (const char* const state : kStates) sums.push_back({JsonString(state)});
+  for (const proto::FunctionRow& row : answer.functions()) {
+    const std::array<uint64_t, kStates.size()> calls = {
+        row.waiting_for_arguments(),
+        row.waiting_for_place(),
+        row.pushed() - std::min(row.pushed(), row.running()),
+        row.running(),
+        row.finished(),
+        row.failed(),
+        row.cancelled()};
+    for (size_t i = 0; i < calls.size(); ++i) sums[i].rows += calls[i];
+  }
+  return CountsJson(std::move(sums));
+}
+
 template <size_t kind>
 absl::StatusOr<http::Response> List(const AskNode& ask, const http::Request& request) {
   const char* const name = kListKinds[kind];
@@ -153,8 +194,10 @@ absl::StatusOr<http::Response> List(const AskNode& ask, const http::Request& req
   if (!options.group.empty()) {
     const bool is_counted =
         std::string_view(name) == "objects" && options.group == "where" && options.filters.empty();
-    SHEAF_ASSIGN_OR_RETURN(page.groups,
-                           is_counted ? ObjectsByPlace(ask) : CountsOf(table, options.group));
+    const bool is_by_state = std::string_view(name) == "functions" && options.group == "state";
+    SHEAF_ASSIGN_OR_RETURN(page.groups, is_counted    ? ObjectsByPlace(ask)
+                                        : is_by_state ? CallsByState(answer)
+                                                      : CountsOf(table, options.group));
   }
   const size_t begin = std::min(static_cast<size_t>(options.after), table.rows.size());
   const size_t end = std::min(begin + options.limit, table.rows.size());
@@ -165,12 +208,14 @@ absl::StatusOr<http::Response> List(const AskNode& ask, const http::Request& req
   return http::Response{.body = PageJson(page, answer)};
 }
 
+absl::Status NoId(const std::string& id) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", id.substr(0, 80), "' is no id: want 32 hexadecimal digits"));
+}
+
 absl::StatusOr<http::Response> Why(const AskNode& ask, const http::Request& request) {
   const std::string id(request.Capture("id"));
-  if (!TaskId::FromHex(id).ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", id.substr(0, 80), "' is no id: want 32 hexadecimal digits"));
-  }
+  if (!TaskId::FromHex(id).ok()) return NoId(id);
   proto::StateQuery query;
   query.set_what(proto::StateQuery::WHY);
   query.set_id(id);
@@ -179,20 +224,52 @@ absl::StatusOr<http::Response> Why(const AskNode& ask, const http::Request& requ
       .body = JsonObject().Add("id", JsonString(id)).Add("why", JsonString(answer.words())).Done()};
 }
 
-http::Response Drain(const AskNode& ask, const std::string& id) {
+absl::StatusOr<std::string> Drain(const AskNode& ask, const std::string& id) {
   uint32_t node = 0;
   if (!absl::SimpleAtoi(id, &node) || node == 0) {
-    return http::PlainText(400,
-                           absl::StrCat("'", id.substr(0, 80), "': want the number of a node"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", id.substr(0, 80), "': want the number of a node"));
   }
   proto::StateQuery query;
   query.set_what(proto::StateQuery::DRAIN);
   query.set_id(absl::StrCat(node));
-  const absl::StatusOr<proto::StateAnswer> answer = Asked(ask, query);
-  if (!answer.ok()) {
-    return http::PlainText(HttpStatusOf(answer.status()), std::string(answer.status().message()));
+  SHEAF_RETURN_IF_ERROR(Asked(ask, query).status());
+  return JsonObject().Add("node", JsonNumber(uint64_t{node})).Done();
+}
+
+// For good, as sheaf.kill(actor) does.
+absl::StatusOr<std::string> Kill(const AskNode& ask, const std::string& id) {
+  const absl::StatusOr<ActorId> actor = ActorId::FromHex(id);
+  if (!actor.ok()) return NoId(id);
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer known, Asked(ask, ListQuery("actors")));
+  const bool is_known = std::any_of(known.actors().begin(), known.actors().end(),
+                                    [&](const auto& row) { return row.actor_id() == id; });
+  if (!is_known && !known.truncated()) {
+    return absl::NotFoundError(absl::StrCat("There is no actor ", id, " that a node knows of."));
   }
-  return {.body = JsonObject().Add("node", JsonNumber(uint64_t{node})).Done()};
+  proto::GcsRequest request;
+  request.mutable_end_actor()->set_actor_id(actor->Binary());
+  request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::KILLED);
+  request.mutable_end_actor()->mutable_death()->set_message("it was killed from the dashboard");
+  SHEAF_ASSIGN_OR_RETURN(const proto::GcsReply reply, AskGcs(ask, request, kAskTime));
+  if (reply.error() != 0) return absl::UnavailableError(reply.message());
+  return JsonObject().Add("actor_id", JsonString(id)).Done();
+}
+
+// A change that POST asks for, of what the pattern's {id} names.
+using Change = absl::StatusOr<std::string> (*)(const AskNode& ask, const std::string& id);
+void AddChange(http::Router& router, Asker& asker, const char* pattern, Change change) {
+  router.Add({.method = "POST",
+              .pattern = pattern,
+              .right = http::Right::kChange,
+              .handler = [&asker, change](const http::Request& request, const http::Reply& reply) {
+                asker.Answer(reply, [&asker, change, id = std::string(request.Capture("id"))] {
+                  absl::StatusOr<std::string> body = change(asker.ask(), id);
+                  if (body.ok()) return http::Response{.body = *std::move(body)};
+                  return http::PlainText(HttpStatusOf(body.status()),
+                                         std::string(body.status().message()));
+                });
+              }});
 }
 
 template <size_t kind>
@@ -213,14 +290,8 @@ void AddTableRoutes(http::Router& router, Asker& asker) {
   AddList<6>(router, asker);
   AddList<7>(router, asker);
   AddQuestion(router, asker, "/api/sheaf/why/{id}", Why);
-  router.Add({.method = "POST",
-              .pattern = "/api/sheaf/nodes/{id}/drain",
-              .right = http::Right::kChange,
-              .handler = [&asker](const http::Request& request, const http::Reply& reply) {
-                asker.Answer(reply, [&asker, id = std::string(request.Capture("id"))] {
-                  return Drain(asker.ask(), id);
-                });
-              }});
+  AddChange(router, asker, "/api/sheaf/nodes/{id}/drain", Drain);
+  AddChange(router, asker, "/api/sheaf/actors/{id}/kill", Kill);
 }
 
 }  // namespace sheaf::dashboard

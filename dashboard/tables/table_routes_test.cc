@@ -8,18 +8,23 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/ids.h"
 #include "http/client_for_test.h"
 #include "http/json.h"
 #include "http/server.h"
+#include "proto/gcs.pb.h"
 
 namespace sheaf::dashboard {
 namespace {
 
+constexpr int64_t kEnd = 1'000'000'000'000'000'000;  // In 2001.
 const std::string kTask = "00000001000000010000000000050000";
 
 // Five objects of two owners, and as many calls as are asked for; remembers the last question.
 struct Fixture {
   proto::StateQuery asked;
+  proto::GcsReply gcs_reply;
+  uint32_t live = 0;  // Calls that have not ended; they come first.
   Asker asker;
   std::unique_ptr<http::Server> server;
 
@@ -53,13 +58,25 @@ struct Fixture {
         proto::TaskRow& row = *answer.add_tasks();
         row.set_task_id(absl::StrCat("task-", i));
         row.set_name("<b>f</b>");
-        row.set_state("FINISHED");
-        row.set_end_unix_ns(1'000'000 + i);
+        row.set_state(i < live ? "RUNNING" : "FINISHED");
+        if (i >= live) row.set_end_unix_ns(kEnd + i);
       }
       answer.set_truncated(true);
       answer.set_events_lost(7);
     }
+    if (query.what() == proto::StateQuery::FUNCTIONS) {
+      for (int i = 0; i < 2; ++i) {
+        proto::FunctionRow& row = *answer.add_functions();
+        row.set_waiting_for_place(i * 5);
+        row.set_pushed(3);
+        row.set_running(2);
+        row.set_finished(1'000'000);
+      }
+    }
     if (query.what() == proto::StateQuery::WHY) answer.set_words("f waits for: a node with 2 tape");
+    if (query.what() == proto::StateQuery::ACTORS) answer.add_actors()->set_actor_id(kTask);
+    if (query.what() == proto::StateQuery::KEY_VALUE)
+      answer.set_key_value(gcs_reply.SerializeAsString());
     if (query.what() == proto::StateQuery::DRAIN && query.id() != "2")
       answer.set_error("there is no such node");
     return answer;
@@ -142,7 +159,7 @@ TEST_CASE("calls are chosen and counted by their nodes, a page of them at a time
   // The next page is of those that ended before.
   const std::string next = page.at("next").as_string().c_str();
   (void)fixture.Json("/api/sheaf/tasks?after=" + next);
-  CHECK(fixture.asked.ended_before_ns() == 1'000'002);
+  CHECK(fixture.asked.ended_before_ns() == kEnd + 2);
   CHECK(fixture.asked.filters(0).key() == "state");
   CHECK(fixture.asked.filters_size() == 5);
 }
@@ -161,6 +178,42 @@ TEST_CASE("nodes choose by what they can say of a row, so that a long list has w
   CHECK(fixture.asked.filters(0).key() == "actor_id");
   (void)fixture.Json("/api/sheaf/objects?filter=where~st&filter=size_bytes%3D7&filter=owner%3D");
   CHECK(fixture.asked.filters().empty());
+}
+
+TEST_CASE("calls that have not ended are paged, too, and then come those that have") {
+  Fixture fixture;
+  fixture.live = 5;
+  const auto ids = [](const boost::json::value& page) {
+    std::vector<std::string> found;
+    for (const auto& row : page.at("rows").as_array())
+      found.emplace_back(row.at("task_id").as_string().c_str());
+    return found;
+  };
+  const boost::json::value first = fixture.Json("/api/sheaf/tasks?limit=3");
+  CHECK(ids(first) == Ids{"task-0", "task-1", "task-2"});
+  CHECK(first.at("next").as_string() == "3");
+  const boost::json::value second = fixture.Json("/api/sheaf/tasks?limit=3&after=3");
+  CHECK(ids(second) == Ids{"task-3", "task-4", "task-5"});
+  CHECK(fixture.asked.ended_before_ns() == 0);
+  CHECK(second.at("next").as_string() == absl::StrCat(kEnd + 5));
+  fixture.live = 1'000'000;
+  CHECK(fixture.Json("/api/sheaf/tasks?limit=50&ended=false&after=9950").at("next").is_null());
+}
+
+TEST_CASE("calls are counted by state, of all functions") {
+  const Fixture fixture;
+  const boost::json::value page = fixture.Json("/api/sheaf/functions?limit=1&group=state");
+  CHECK(page.at("rows").as_array().size() == 1);
+  const auto count = [&](const char* state) -> int64_t {
+    for (const auto& group : page.at("groups").as_array())
+      if (group.at("value").as_string() == state) return group.at("rows").as_int64();
+    return -1;
+  };
+  CHECK(count("FINISHED") == 2'000'000);
+  CHECK(count("WAITING_FOR_LEASE") == 5);
+  CHECK(count("PUSHED") == 2);
+  CHECK(count("RUNNING") == 4);
+  CHECK(count("FAILED") == 0);
 }
 
 TEST_CASE("what is wrong with a question is said, with what would be right") {
@@ -195,6 +248,28 @@ TEST_CASE("why something waits is told in words, and a node drained") {
   CHECK(http::StatusOf(fixture.Ask("POST /api/sheaf/nodes/9/drain")) == 404);
   CHECK(http::StatusOf(fixture.Ask("POST /api/sheaf/nodes/two/drain")) == 400);
   CHECK(http::StatusOf(fixture.Ask("GET /api/sheaf/nodes/2/drain")) == 405);
+}
+
+TEST_CASE("an actor is killed by its id, once the cluster knows of it") {
+  Fixture fixture;
+  const std::string kill = "POST /api/sheaf/actors/" + kTask + "/kill";
+  fixture.gcs_reply.set_client(1);
+  CHECK(http::StatusOf(fixture.Ask(kill)) == 200);
+  REQUIRE(fixture.asked.what() == proto::StateQuery::KEY_VALUE);
+  proto::GcsRequest request;
+  REQUIRE(request.ParseFromString(fixture.asked.key_value()));
+  CHECK(request.end_actor().actor_id() == ActorId::FromHex(kTask)->Binary());
+  CHECK_FALSE(request.end_actor().restart());
+  CHECK(http::StatusOf(fixture.Ask("GET /api/sheaf/actors/" + kTask + "/kill")) == 405);
+  CHECK(http::StatusOf(fixture.Ask("POST /api/sheaf/actors/cats/kill")) == 400);
+  const std::string other = "POST /api/sheaf/actors/" + std::string(32, '7') + "/kill";
+  CHECK(http::StatusOf(fixture.Ask(other)) == 404);
+  CHECK(fixture.asked.what() == proto::StateQuery::ACTORS);  // Nothing was ended.
+  fixture.gcs_reply.set_error(1);
+  fixture.gcs_reply.set_message("the disk of the head is full");
+  const std::string refused = fixture.Ask(kill);
+  CHECK(http::StatusOf(refused) == 503);
+  CHECK(absl::StrContains(refused, "the disk of the head is full"));
 }
 
 }  // namespace

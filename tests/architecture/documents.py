@@ -251,6 +251,28 @@ def named(root: pathlib.Path, tree: list[str]) -> list[str]:
     return found
 
 
+MOST_PICTURES, PICTURE_BYTES = 6, 120 << 10
+
+
+def pictures(root: pathlib.Path) -> list[str]:
+    """What is wrong with docs/pictures, which a clone has to carry for good: too many, too large, or
+    shown by no document."""
+    there = sorted((root / "docs/pictures").glob("*"))
+    shown = {
+        (document.parent / target).resolve()
+        for document in documents(root)
+        for target in LINK.findall(document.read_text())
+    }
+    found = [f"docs/pictures: {len(there)}, at most {MOST_PICTURES}"] * (len(there) > MOST_PICTURES)
+    for picture in there:
+        where = picture.relative_to(root)
+        if picture.stat().st_size > PICTURE_BYTES:
+            found.append(f"{where}: {picture.stat().st_size} bytes, at most {PICTURE_BYTES}")
+        if picture.resolve() not in shown:
+            found.append(f"{where}: no document shows it")
+    return found
+
+
 def check(root: pathlib.Path) -> list[str]:
     tree = files(root)
     top = {path.split("/")[0] for path in tree}
@@ -261,7 +283,7 @@ def check(root: pathlib.Path) -> list[str]:
         patterns = (token.rstrip("/"), token.rstrip("/") + ".*", "*/" + token.rstrip("/"))
         return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns for path in tree)
 
-    found = evidence(root) + readme(root) + named(root, tree)
+    found = evidence(root) + readme(root) + named(root, tree) + pictures(root)
     for document in documents(root):
         where = document.relative_to(root)
         text = FENCE.sub("", document.read_text())

@@ -42,7 +42,7 @@ SUBFOLDERS = {
     " dashboard/process_names.h dashboard/state_rows.h dashboard/state_table.h",
     "dashboard/observe": "dashboard/asker.h dashboard/process_names.h",
     "dashboard/page": "dashboard/observe",
-    "dashboard/tables": "dashboard/asker.h",
+    "dashboard/tables": "dashboard/asker.h dashboard/gcs_question.h",  # What changes an actor.
     "gcs/actors": "gcs/command_pipeline.h gcs/gcs_options.h gcs/job_table.h gcs/node_table.h"
     " gcs/placement_groups gcs/publisher.h gcs/reply.h",
     "gcs/events": "",

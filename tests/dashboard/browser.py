@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """./do browser: the page of a real cluster of three nodes under load, used in Chromium by
-tests/dashboard/cases.mjs. That asks this program for what it cannot do itself, a JSON line each."""
+tests/dashboard/cases.mjs, and the tour of docs/operate.md (tour.py). What they cannot do themselves
+they ask this program for, a JSON line each."""
 
 import argparse
 import json
@@ -15,6 +16,7 @@ import threading
 import time
 
 import sheaf
+import tour
 from sheaf.cluster_utils import _program
 from sheaf.util import placement_group
 
@@ -78,6 +80,7 @@ class Load:
         hostile = sheaf.remote(lambda: None).options(name=HOSTILE)
         self.hostile = hostile
         self.counters = [Counter.options(name=f"counter-{i}").remote() for i in range(3)]
+        self.spare = Counter.options(name="spare").remote()
         self.kept = [sheaf.put(bytes(1 << 20)) for _ in range(8)]
         self.groups = [
             placement_group([{"CPU": 0.1}, {"CPU": 0.1}], strategy="SPREAD", name="pair"),
@@ -193,43 +196,77 @@ def does(cluster, load):
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("packages", help="node_modules of ./do page")
-    parser.add_argument("pictures", help="where screenshots go")
-    parser.add_argument("cases", nargs="*", help="words of the cases to run; all without")
-    parser.add_argument("--minutes", type=float, default=1, help="how long the heap is watched")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="sheaf-browser-") as directory:
-        cluster = Cluster(directory)
+class Browser:
+    """Runs programs of this folder that use Chromium."""
+
+    def __init__(self, options):
+        self.options = options
+        self.pictures = pathlib.Path(options.pictures).resolve()
+
+    def drive(self, program, told, answers):
+        """Tells `program` what it asks for; its exit status."""
+        common = {
+            "packages": str(pathlib.Path(self.options.packages).resolve()),
+            "pictures": str(self.pictures),
+        }
+        process = subprocess.Popen(
+            ["node", str(HERE / program), json.dumps({**common, **told})],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
-            sheaf.init(address=cluster.sessions[0], log_to_driver=False)
-            load = Load()
-            answers = does(cluster, load)
-            told = {
-                "url": cluster.url,
-                "packages": str(pathlib.Path(options.packages).resolve()),
-                "pictures": str(pathlib.Path(options.pictures).resolve()),
-                "cases": options.cases,
-                "minutes": options.minutes,
-            }
-            cases = subprocess.Popen(
-                ["node", str(HERE / "cases.mjs"), json.dumps(told)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for line in cases.stdout:
+            for line in process.stdout:
                 if not line.startswith("?"):
                     print(line, end="", flush=True)
                     continue
                 what, *words = json.loads(line[1:])
-                print(json.dumps(answers[what](*words)), file=cases.stdin, flush=True)
-            load.end()
-            return cases.wait(60)
+                print(json.dumps(answers[what](*words)), file=process.stdin, flush=True)
+            return process.wait(60)
         finally:
-            sheaf.shutdown()
-            cluster.stop()
+            process.kill()  # Of one whose question has no answer; another has ended.
+
+    def use(self):
+        """All cases, or those that are wanted."""
+        with tempfile.TemporaryDirectory(prefix="sheaf-browser-") as directory:
+            cluster = Cluster(directory)
+            try:
+                sheaf.init(address=cluster.sessions[0], log_to_driver=False)
+                load = Load()
+                told = {
+                    "url": cluster.url,
+                    "cases": self.options.cases,
+                    "minutes": self.options.minutes,
+                }
+                status = self.drive("cases.mjs", told, does(cluster, load))
+                load.end()
+                return status
+            finally:
+                sheaf.shutdown()
+                cluster.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("packages", help="node_modules of ./do page")
+    parser.add_argument("pictures", help="where screenshots go")
+    parser.add_argument(
+        "cases", nargs="*", help="words of the cases to run, or tour; all of them without"
+    )
+    parser.add_argument("--minutes", type=float, default=1, help="how long the heap is watched")
+    parser.add_argument(
+        "--record", action="store_true", help="the tour's pictures become those of docs/operate.md"
+    )
+    options = parser.parse_args()
+    browser = Browser(options)
+    failed = False
+    if options.cases != ["tour"]:
+        failed |= browser.use() != 0
+    if not options.cases or "tour" in options.cases:
+        failed |= (
+            tour.take(browser.drive, tour.PICTURES if options.record else browser.pictures) != 0
+        )
+    return int(failed)
 
 
 if __name__ == "__main__":

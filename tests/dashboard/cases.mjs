@@ -1,86 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the page shows of a real cluster, and what may be done with it. Started by browser.py, which
-// tells where all is and does what a browser cannot. Every wait ends after a minute.
+// What the page shows of a real cluster, and what may be done with it. Started by browser.py.
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync } from "node:fs";
 import http from "node:http";
-import { createRequire } from "node:module";
-import { createInterface } from "node:readline";
+import { ask, browser, kNarrow, kWide, open, picture, settled, told, tooWide, until, violations } from "./chromium.mjs";
 
-const told = JSON.parse(process.argv[2]);
-const require = createRequire(`${told.packages}/`);
-const { chromium } = require("playwright-core");
-const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-mkdirSync(told.pictures, { recursive: true });
-
-const kWaitMs = 60_000;
-const kWide = { width: 1280, height: 720 };
-const kNarrow = { width: 390, height: 844 };
 const kPages = ["", "tasks", "stream", "functions", "actors", "nodes", "jobs", "logs", "objects", "groups", "metrics"];
-
-const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-async function ask(...words) {
-  console.log(`?${JSON.stringify(words)}`);
-  return JSON.parse((await answers.next()).value);
-}
-
-async function until(what, holds) {
-  const end = Date.now() + kWaitMs;
-  for (let last; ; ) {
-    try {
-      const value = await holds();
-      if (value) return value;
-    } catch (error) {
-      last = error;
-    }
-    if (Date.now() > end) throw new Error(`within a minute: ${what}${last ? ` (${last.message})` : ""}`);
-    await new Promise((then) => setTimeout(then, 100));
-  }
-}
-
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
-
-/** A page that notes what it may not do: complain, or ask others. */
-async function open(path, { size = kWide, scheme = "light", at = told.url } = {}) {
-  const context = await browser.newContext({ viewport: size, colorScheme: scheme });
-  const page = await context.newPage();
-  page.setDefaultTimeout(kWaitMs);
-  page.wrong = [];
-  page.on("console", (message) => message.type() === "error" && page.wrong.push(`console: ${message.text()}`));
-  page.on("pageerror", (error) => page.wrong.push(`exception: ${error.stack}`));
-  page.on("request", (request) => {
-    const url = request.url();
-    if (!url.startsWith(at) && !url.startsWith("data:") && !url.startsWith("blob:")) page.wrong.push(`asks ${url}`);
-  });
-  await page.goto(`${at}/${path}`);
-  return page;
-}
-
-async function settled(page) {
-  await page.getByRole("heading", { level: 1 }).waitFor();
-  await page.getByRole("status").getByText("live", { exact: true }).or(page.locator(".menu .state.good")).first().waitFor();
-  await until("nothing loads any more", async () => (await page.locator(".skeleton").count()) === 0);
-}
-
-async function picture(page, name) {
-  await page.screenshot({ path: `${told.pictures}/${name}.png` });
-}
-
-async function violations(page) {
-  await page.evaluate(axe);
-  const found = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
-  return found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => `${node.html.slice(0, 120)} ${node.any[0]?.message ?? ""}`).join("; ")}`);
-}
-
-/** What sticks out of the page, which must not scroll sideways. */
-function tooWide(page) {
-  return page.evaluate(() => {
-    const room = document.documentElement.clientWidth;
-    if (document.documentElement.scrollWidth <= room) return [];
-    const out = [...document.querySelectorAll("main *")].filter((one) => one.getBoundingClientRect().right > room && !one.closest(".scroll"));
-    return out.map((one) => `${one.tagName} ${one.className} ${Math.round(one.getBoundingClientRect().right)} ${one.textContent.slice(0, 60)}`);
-  });
-}
 
 const cases = [];
 const test = (name, run) => cases.push([name, run]);
@@ -157,6 +81,19 @@ test("a job is submitted, followed and stopped in the browser", async () => {
   await page.getByRole("button", { name: "Stop the job" }).click();
   await page.locator(".facts .state", { hasText: "stopped" }).waitFor();
   await page.locator(".card-head .state", { hasText: "ended" }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test("an actor is killed in the browser", async () => {
+  const page = await open("actors?filter=name%3Dspare");
+  await page.getByRole("link", { name: "spare", exact: true }).click();
+  await page.getByRole("button", { name: "Kill…" }).click();
+  await picture(page, "kill");
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("button", { name: "Kill the actor" }).click();
+  await page.locator(".facts .state", { hasText: "dead" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: "Kill…" }).count(), 0);
   assert.deepEqual(page.wrong, []);
   await page.context().close();
 });
@@ -299,6 +236,29 @@ test("a dashboard that is killed is missed, and the next one found", async () =>
   await gone;
   await until("the page is live again", async () => (await page.getByRole("alert").count()) === 0);
   await settled(page);
+  await page.context().close();
+});
+
+test("a log that is followed goes on after the dashboard's death, whole", async () => {
+  const page = await open("jobs");
+  await page.getByRole("button", { name: "Submit a job…" }).click();
+  const id = `followed-${Date.now()}`;
+  await page.getByLabel("Command").fill(`python3 -uc "import time\nfor i in range(1000): print('line', i, flush=True); time.sleep(0.2)"`);
+  await page.getByLabel("Id").fill(id);
+  await page.getByRole("button", { name: "Submit", exact: true }).click();
+  const log = page.getByRole("log");
+  await log.getByText("line 3", { exact: true }).waitFor();
+  const lost = page.locator(".card-head .state", { hasText: "lost, tries again" }).waitFor();
+  await ask("kill_dashboard");
+  await lost;
+  await page.locator(".card-head .state", { hasText: "follows it" }).waitFor();
+  const last = Number(/line (\d+)\s*$/.exec(await log.innerText())[1]);
+  await log.getByText(`line ${last + 5}`, { exact: true }).waitFor();
+  const seen = (await log.innerText()).match(/line \d+/g);
+  assert.deepEqual(seen, seen.map((_, i) => `line ${i}`)); // Each once, from the first on.
+  await page.getByRole("button", { name: "Stop…" }).click();
+  await page.getByRole("button", { name: "Stop the job" }).click();
+  await page.locator(".card-head .state", { hasText: "ended" }).waitFor();
   await page.context().close();
 });
 

@@ -14,8 +14,8 @@ async function load(...names) {
   return import(`data:text/javascript;base64,${Buffer.from(made.outputFiles[0].contents).toString("base64")}`);
 }
 
-const { decode, Lanes, pieces, treeOf, callersOf, hottest, bytes, brief, duration, span, visit } = await load(
-  "bars", "ansi", "profile", "format",
+const { note, now, decode, Lanes, pieces, treeOf, callersOf, hottest, bytes, brief, duration, span, visit } = await load(
+  "bars", "ansi", "profile", "format", "clock",
 );
 
 function lane(records, more = {}) {
@@ -80,6 +80,14 @@ test("a profile has the same time from the top and by own time, recursion and al
   let frames = 0;
   visit(callers, () => (frames += 1));
   assert.ok(frames > 4);
+});
+
+test("times are told by the cluster's clock, however wrong the browser's is", () => {
+  const off = (ms) => Math.abs(now() - (Date.now() - ms));
+  note(Date.now() - 3_600_000 - 80); // It took 80 ms to come.
+  note(Date.now() - 3_600_000);
+  note(Date.now() - 3_600_000 - 50);
+  assert.ok(off(3_600_000) < 20, `${off(3_600_000)}`);
 });
 
 test("figures are written as the command line writes them", () => {

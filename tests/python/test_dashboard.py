@@ -181,6 +181,32 @@ def test_what_ray_asks_is_answered_with_its_columns(head, driver, asked):
     del kept, speaker, waits
 
 
+@pytest.mark.parametrize("lifetime", [None, "detached"])
+def test_an_actor_is_killed_for_good(head, driver, lifetime):
+    options = {"name": "Victim", "max_restarts": -1, "lifetime": lifetime}
+    speaker = Speaker.options(**options).remote()
+    pid = sheaf.get(speaker.say.remote("hello"))
+    named = "/api/sheaf/actors?filter=name%3DVictim&filter=state%3DALIVE"
+    (row,) = json.loads(head.ask(named)[1])["rows"]
+    kill = f"/api/sheaf/actors/{row['actor_id']}/kill"
+    own = {"Origin": head.url, "Sec-Fetch-Site": "same-origin"}
+    assert head.ask(kill, "POST", **own)[0] == 403  # As a form could.
+    assert (
+        head.ask(kill, "POST", **own | {"Origin": "http://evil.example", "X-Sheaf": "1"})[0] == 403
+    )
+    assert head.ask(kill.replace(row["actor_id"], "7" * 32), "POST")[0] == 404
+    assert is_running(pid)
+    assert head.ask(kill, "POST", **own, **{"X-Sheaf": "1"})[0] == 200
+    wait_until(lambda: not is_running(pid))
+    with pytest.raises(sheaf.exceptions.ActorDiedError, match="kill"):
+        sheaf.get(speaker.say.remote("no more"), timeout=WAIT_S)
+    assert head.ask(kill, "POST")[0] == 200  # Again changes nothing.
+    wait_until(lambda: json.loads(head.ask(named)[1])["total"] == 0)
+    another = Speaker.options(**options).remote()
+    sheaf.get(another.say.remote("another one of that name"))
+    sheaf.kill(another)
+
+
 def test_logs_are_read_and_followed(head, driver):
     speaker = Speaker.remote()
     pid = sheaf.get(speaker.say.remote("first words"))

@@ -156,6 +156,29 @@ def test_commands_of_do_exist():
             assert flag in usage, f"{page}: ./do {words[0]} has no {flag}"
 
 
+def test_commands_of_helm_and_kubectl_name_what_the_chart_has():
+    values = (ROOT / "deploy/helm/sheaf/values.yaml").read_text()
+    heads = {}
+    for page, words in commands("helm"):
+        if words[0] != "install":  # `helm template`: its name, not a command line.
+            continue
+        _, release, chart, *flags = words
+        assert (ROOT / chart / "Chart.yaml").exists(), f"{page}: there is no chart {chart}"
+        given = dict(zip(flags, flags[1:], strict=False))
+        if file := given.get("--values"):
+            assert (ROOT / file).exists(), f"{page}: there is no {file}"
+        *folders, name = given["--set"].partition("=")[0].split(".")
+        pattern = "".join(rf"^{folder}:\n(?:  .*\n)*?  " for folder in folders) + f"{name}:"
+        assert re.search(pattern, values, re.M), f"{page}: the chart has no value {given['--set']}"
+        heads[page, given["--namespace"]] = f"{release}-sheaf-head"
+    asked = [(page, words) for page, words in commands("kubectl") if len(words) > 2]
+    assert len(heads) == 2 and len(asked) == 5
+    for page, (_, namespace, *words) in asked:
+        named = next(word for word in words if "sheaf-head" in word).rpartition("/")[2]
+        head = heads[page, namespace]
+        assert named in (head, f"{head}-0"), f"{page}: the chart makes no {named}, but {head}"
+
+
 def test_programs_of_the_build_that_documents_name_exist():
     targets = (BUILT / "build.ninja").read_text()
     for page in DOCUMENTS:

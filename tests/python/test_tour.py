@@ -27,42 +27,62 @@ def checked(line):
     )
 
 
-def test_the_tour_of_operating_a_cluster(tmp_path):
+def section(title):
+    """Of docs/operate.md."""
     page = (ROOT / "docs" / "operate.md").read_text()
-    tour = page.split("## A tour\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"^```sh\n(.*?)^```", tour, re.S | re.M)
-    assert len(blocks) == 4
-    lines = "".join(blocks).splitlines()
-    assert sum(checked(line) != line for line in lines) >= 5
-    bin = tmp_path / "bin"
-    bin.mkdir()
-    (bin / "sheaf").symlink_to(BUILT / "cli" / "sheaf")
-    (bin / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    (bin / "python3").chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{bin}:{os.environ['PATH']}",
-        "SHEAF_PYTHON": sys.executable,
-        "HOME": str(tmp_path),
-    }
-    for name in ("SHEAF_ADDRESS", "RAY_ADDRESS"):
-        environment.pop(name, None)
-    script = "\n".join(["set -euo pipefail", *map(checked, lines)])
-    try:
-        done = subprocess.run(
+    return page.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+class Shell:
+    """Runs lines in a folder, where `sheaf` and `python3` are those of this build."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        bin = folder / "bin"
+        bin.mkdir()
+        (bin / "sheaf").symlink_to(BUILT / "cli" / "sheaf")
+        (bin / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (bin / "python3").chmod(0o755)
+        self._environment = {
+            **os.environ,
+            "PATH": f"{bin}:{os.environ['PATH']}",
+            "SHEAF_PYTHON": sys.executable,
+            "SHEAF_DIR": str(folder / "tour"),
+            "HOME": str(folder),
+        }
+        for name in ("SHEAF_ADDRESS", "RAY_ADDRESS"):
+            self._environment.pop(name, None)
+
+    def run(self, lines, limit_s):
+        """What they said, each checked."""
+        script = "\n".join(["set -euo pipefail", *map(checked, lines)])
+        return subprocess.run(
             ["bash", "-c", script],
-            cwd=tmp_path,
-            env=environment,
+            cwd=self._folder,
+            env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LIMIT_S,
+            timeout=limit_s,
         )
-    finally:
+
+    def end(self):
         subprocess.run(
             [BUILT / "cli" / "sheaf", "stop", "--force"],
-            env={**environment, "SHEAF_DIR": str(tmp_path / "tour")},
+            env=self._environment,
             check=False,
             capture_output=True,
         )
+
+
+def test_the_tour_of_operating_a_cluster(tmp_path):
+    blocks = re.findall(r"^```sh\n(.*?)^```", section("A tour"), re.S | re.M)
+    assert len(blocks) == 4
+    lines = "".join(blocks).splitlines()
+    assert sum(checked(line) != line for line in lines) >= 5
+    shell = Shell(tmp_path)
+    try:
+        done = shell.run(lines, LIMIT_S)
+    finally:
+        shell.end()
     assert done.returncode == 0, done.stdout

@@ -9,6 +9,7 @@ import functools
 import os
 import pathlib
 import re
+import shutil
 import sys
 
 import jinja2
@@ -48,8 +49,9 @@ PARTS = {
         "docs/python_tools.md",
         "docs/cross_language.md",
         "docs/nccl.md",
+        "docs/platforms.md",
     ],
-    "Operate": ["docs/operate.md", "docs/deploy.md", "SECURITY.md"],
+    "Operate": ["docs/operate.md", "docs/deploy.md", "docs/runbooks.md", "SECURITY.md"],
     "Inside": ["ARCHITECTURE.md", "CONTRIBUTING.md"],
     "Design": ["docs/design"],
     "Evidence": ["docs/evidence"],
@@ -66,7 +68,7 @@ def page_of(path: str) -> str:
     """Where a file of the tree is in the site."""
     if path == "README.md":
         return "index.html"
-    if path.endswith(".md"):
+    if path in documents():
         return path.removesuffix(".md") + ".html"
     return path if path.endswith(".html") else f"source/{path.rstrip('/')}.html"
 
@@ -77,6 +79,7 @@ def title_of(path: str) -> str:
     return heading.replace("`", "").partition(":")[0]
 
 
+@functools.cache
 def documents() -> list[str]:
     found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     return sorted(str(path.relative_to(ROOT)) for path in found)
@@ -133,6 +136,8 @@ class Site:
             for child in token.children or []:
                 if child.type == "link_open":
                     child.attrSet("href", self._link(path, str(child.attrGet("href"))))
+                if child.type == "image":
+                    self._picture(path, str(child.attrGet("src")))
         body = self._markdown.renderer.render(tokens, self._markdown.options, {})
         body = body.replace("<table>", '<div class="wide"><table>')
         body = body.replace("</table>", "</table></div>")
@@ -155,10 +160,17 @@ class Site:
         if "://" in to or not to:
             return target
         file = os.path.normpath(os.path.join(os.path.dirname(path), to))
-        if not file.endswith(".md"):
+        if file not in documents():
             self._linked.add(file)
         page = os.path.relpath(page_of(file), os.path.dirname(page_of(path)) or ".")
         return page + (f"#{anchor}" if anchor else "")
+
+    def _picture(self, path: str, source: str) -> None:
+        """Of a document; in the site it lies where it lies in the tree, beside its page."""
+        file = (ROOT / path).parent / source
+        to = (self._folder / path).parent / source
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, to)
 
     def _source(self, path: str) -> None:
         page = page_of(path)
@@ -168,7 +180,7 @@ class Site:
                 name = str(entry.relative_to(ROOT))
                 if entry.name == "__pycache__":
                     continue
-                if not name.endswith(".md"):
+                if name not in documents():
                     self._linked.add(name)
                 link = os.path.relpath(page_of(name), os.path.dirname(page))
                 rows.append(f'<li><a href="{link}">{markupsafe.escape(entry.name)}</a></li>')

@@ -2,6 +2,7 @@
 // The one event stream of the page: what the cluster does now, some times a second.
 import { computed, signal } from "@preact/signals";
 import { type EventRow, pageVersion, wantsToken } from "./api";
+import { note } from "./clock";
 
 export interface DigestNode {
   node: number;
@@ -219,6 +220,7 @@ async function whyNot(): Promise<Connection> {
 function take(next: Digest): void {
   pauseMs = kFirstPauseMs;
   heardAt.value = Date.now();
+  note(next.unix_ms);
   if (next.events.length > 0) addEvents(next.events);
   history.add(next);
   historyLength.value = history.time[history.time.length - 1] ?? 0;

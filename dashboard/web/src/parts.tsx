@@ -3,7 +3,8 @@
 import { type Signal, useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { Refusal } from "./api";
+import { post, Refusal } from "./api";
+import { now } from "./clock";
 import { colorOf } from "./colors";
 import { clock, moment, span, words } from "./format";
 
@@ -76,7 +77,7 @@ export function Meter(props: { label: string; parts: { share: number; tone: stri
 
 export function Ago(props: { ms: number | null }) {
   if (!props.ms) return <span class="dim">–</span>;
-  const seconds = (Date.now() - props.ms) / 1000;
+  const seconds = Math.max(0, now() - props.ms) / 1000;
   return (
     <time dateTime={new Date(props.ms).toISOString()} title={moment(props.ms)}>
       {seconds < 6 * 3600 ? `${span(seconds)} ago`.replace("now ago", "now") : moment(props.ms)}
@@ -179,6 +180,46 @@ export function Dialog(props: { title: string; open: Signal<boolean>; children: 
       </div>
       {open && props.children}
     </dialog>
+  );
+}
+
+/** A button that changes the cluster: it asks once more, and POSTs to `path`. `line`: the same in a shell. */
+export function Order(props: {
+  button: string;
+  title: string;
+  leave: string;
+  confirm: string;
+  path: string;
+  line?: string;
+  then: () => void;
+  children: ComponentChildren;
+}) {
+  const open = useSignal(false);
+  const wrong = useSignal<unknown>(null);
+  const give = async () => {
+    try {
+      await post(props.path);
+      open.value = false;
+      props.then();
+    } catch (error) {
+      wrong.value = error;
+    }
+  };
+  return (
+    <>
+      <button type="button" class="danger" onClick={() => (open.value = true)}>
+        {props.button}
+      </button>
+      <Dialog title={props.title} open={open}>
+        {props.children}
+        {wrong.value !== null && <Problem of={wrong.value} />}
+        {props.line && <Command line={props.line} />}
+        <div class="actions">
+          <button type="button" onClick={() => (open.value = false)}>{props.leave}</button>
+          <button type="button" class="danger" onClick={() => void give()}>{props.confirm}</button>
+        </div>
+      </Dialog>
+    </>
   );
 }
 

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import { type ActorRow, getJson, type Rows, type TaskRow } from "../api";
-import { Card, Command, Empty, Facts, Name, Page, Problem, State, useLoaded } from "../parts";
+import { Card, Command, Empty, Facts, Name, Order, Page, Problem, State, useLoaded } from "../parts";
 import { Link, linkTo } from "../router";
 import { StackCard } from "../stacks";
 import { type Column, Table } from "../table";
@@ -17,7 +17,7 @@ const columns: Column<ActorRow>[] = [
     ),
   },
   { key: "class_name", title: "Class", sorts: true, cell: (row) => <Name of={row.class_name} /> },
-  { key: "name", title: "Name", sorts: true, cell: (row) => row.name },
+  { key: "name", title: "Name", sorts: true, cell: (row) => row.name && <Link to={linkTo.actor(row.actor_id)}>{row.name}</Link> },
   { key: "state", title: "State", sorts: true, cell: (row) => <State of={row.state} /> },
   { key: "process", title: "Process", cell: (row) => <Process of={row.process} pid={row.os_pid} /> },
   { key: "restarts", title: "Restarts", number: true, sorts: true, cell: (row) => row.restarts || "" },
@@ -51,14 +51,26 @@ export function Actors() {
 }
 
 export function Actor(props: { id: string }) {
-  const { value, error } = useLoaded(
+  const { value, error, again } = useLoaded(
     (stop) => getJson<Rows<ActorRow>>(`/api/sheaf/actors?filter=${encodeURIComponent(`actor_id=${props.id}`)}`, stop),
     [props.id],
     2000,
   );
   const row = value.value?.rows[0];
   return (
-    <Page title={row ? row.name || row.class_name : "Actor"} aside={<Link to="/actors">All actors</Link>}>
+    <Page
+      title={row ? row.name || row.class_name : "Actor"}
+      aside={
+        <>
+          <Link to="/actors">All actors</Link>
+          {row && row.state !== "DEAD" && (
+            <Order button="Kill…" title={`Kill ${row.name || row.class_name}?`} leave="Let it live" confirm="Kill the actor" path={`/api/sheaf/actors/${row.actor_id}/kill`} then={again}>
+              <p>Its process ends at once, for good, even where it may restart: calls that it has not finished fail with ActorDiedError.</p>
+            </Order>
+          )}
+        </>
+      }
+    >
       {error.value !== null && <Problem of={error.value} />}
       {value.value !== null && row === undefined && <Empty>There is no actor {props.id} that a node knows of.</Empty>}
       {row && (

@@ -61,6 +61,7 @@ export function Functions() {
   );
 }
 
+const kLabelWidth = 30; // What the last label is wider than its bar.
 const edge = (bucket: number) => duration(2 ** (bucket + 10));
 
 /** Calls by how long they took: each bar is twice the time of the one before it. */
@@ -76,7 +77,7 @@ function Histogram(props: { of: number[]; height: number; labels?: boolean }) {
   return (
     <svg
       class="histogram"
-      width={shown.length * step}
+      width={shown.length * step + (props.labels ? kLabelWidth : 0)}
       height={props.height + (props.labels ? 16 : 0)}
       role="img"
       aria-label={`Calls by time: ${words.join("; ")}`}

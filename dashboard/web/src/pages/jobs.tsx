@@ -1,12 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
-import { type DriverRow, follow, getJson, post, type SubmissionRow } from "../api";
+import { useRef } from "preact/hooks";
+import { type DriverRow, getJson, post, type SubmissionRow } from "../api";
+import { FollowedLog } from "../followed_log";
 import { duration } from "../format";
-import { Ago, Card, Command, Copy, Dialog, Empty, Facts, Page, Problem, State, useLoaded } from "../parts";
+import { Ago, Card, Command, Dialog, Empty, Facts, Order, Page, Problem, State, useLoaded } from "../parts";
 import { go, Link, linkTo } from "../router";
 import { type Column, Table } from "../table";
-import { TextView } from "../text_view";
 import { Process } from "./tasks";
 
 const drivers: Column<DriverRow>[] = [
@@ -210,7 +210,11 @@ export function Job(props: { id: string }) {
       aside={
         <>
           <Link to="/jobs">All jobs</Link>
-          {row && row.submission_id && !kEnded.includes(row.status) && <StopButton id={props.id} then={again} />}
+          {row && row.submission_id && !kEnded.includes(row.status) && (
+            <Order button="Stop…" title={`Stop job ${props.id}?`} leave="Let it run" confirm="Stop the job" path={`${at}/stop`} line={`sheaf job stop ${props.id}`} then={again}>
+              <p>Its command and all that this has started are ended.</p>
+            </Order>
+          )}
         </>
       }
     >
@@ -242,102 +246,5 @@ export function Job(props: { id: string }) {
         </>
       )}
     </Page>
-  );
-}
-
-function StopButton(props: { id: string; then: () => void }) {
-  const open = useSignal(false);
-  const wrong = useSignal<unknown>(null);
-  const stop = async () => {
-    try {
-      await post(`/api/jobs/${encodeURIComponent(props.id)}/stop`);
-      open.value = false;
-      props.then();
-    } catch (error) {
-      wrong.value = error;
-    }
-  };
-  return (
-    <>
-      <button type="button" class="danger" onClick={() => (open.value = true)}>
-        Stop…
-      </button>
-      <Dialog title={`Stop job ${props.id}?`} open={open}>
-        <p>Its command and all that this has started are ended.</p>
-        {wrong.value !== null && <Problem of={wrong.value} />}
-        <Command line={`sheaf job stop ${props.id}`} />
-        <div class="actions">
-          <button type="button" onClick={() => (open.value = false)}>Let it run</button>
-          <button type="button" class="danger" onClick={() => void stop()}>Stop the job</button>
-        </div>
-      </Dialog>
-    </>
-  );
-}
-
-const kMostCharacters = 1 << 20; // Of a log that is shown; the beginning goes first.
-
-/** A log from its beginning, and what comes, until it ends. */
-export function FollowedLog(props: { path: string; title?: string }) {
-  const text = useSignal("");
-  const state = useSignal<"follows" | "ended" | "lost">("follows");
-  const wrong = useSignal<unknown>(null);
-  const find = useSignal("");
-  useEffect(() => {
-    const stop = new AbortController();
-    text.value = "";
-    state.value = "follows";
-    wrong.value = null;
-    let waiting = "";
-    let timer = 0;
-    // However fast it comes, it is laid out ten times a second.
-    const take = (piece: string) => {
-      waiting += piece;
-      if (timer === 0) timer = window.setTimeout(flush, 100);
-    };
-    const flush = () => {
-      timer = 0;
-      const all = text.value + waiting;
-      text.value = all.length > kMostCharacters ? all.slice(all.indexOf("\n", all.length - kMostCharacters) + 1) : all;
-      waiting = "";
-    };
-    follow(props.path, take, stop.signal).then(
-      () => (state.value = "ended"),
-      (error: unknown) => {
-        if (stop.signal.aborted) return;
-        state.value = "lost";
-        wrong.value = error;
-      },
-    );
-    return () => {
-      stop.abort();
-      clearTimeout(timer);
-    };
-  }, [props.path]);
-  const words = { follows: "follows it", ended: "ended", lost: "lost" }[state.value];
-  return (
-    <Card
-      title={props.title ?? "Output"}
-      note={
-        <span class="bar">
-          <span class={`state ${state.value === "follows" ? "good" : "plain"}`}>{words}</span>
-          <input
-            type="search"
-            aria-label="Find in the log"
-            placeholder="Find"
-            value={find.value}
-            onInput={(event) => (find.value = event.currentTarget.value)}
-          />
-          <Copy label="Copy" text={() => text.value} />
-        </span>
-      }
-    >
-      {wrong.value !== null && <Problem of={wrong.value} />}
-      {text.value === "" && state.value !== "lost" ? (
-        <Empty>Nothing is printed{state.value === "follows" ? " yet" : ""}.</Empty>
-      ) : (
-        <TextView text={text.value} find={find.value} label="Output" follows />
-      )}
-    </Card>
   );
 }

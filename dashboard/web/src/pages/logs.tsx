@@ -1,11 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import { useSignal } from "@preact/signals";
 import { getJson, getText, nodeId, type NodeRow, type Rows } from "../api";
+import { FollowedLog } from "../followed_log";
 import { bytes, count } from "../format";
 import { Card, Choice, Command, Copy, Empty, Page, Problem, quoted, useLoaded, useRested } from "../parts";
 import { go, Link, query, withQuery } from "../router";
 import { TextView } from "../text_view";
-import { FollowedLog } from "./jobs";
 
 const kGroups: Record<string, string> = {
   worker_out: "Output of workers",

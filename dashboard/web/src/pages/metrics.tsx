@@ -2,10 +2,11 @@
 // What machines did in the last hour, without Prometheus.
 import { useSignal } from "@preact/signals";
 import { getJson, nodeId } from "../api";
+import { now } from "../clock";
 import { Chart, Legend, type Line } from "../chart";
 import { colorAt } from "../colors";
 import { brief, bytes, percent } from "../format";
-import { digest } from "../live";
+import { connection, digest } from "../live";
 import { Card, Choice, Command, Empty, Page, Problem, useLoaded } from "../parts";
 import { go, query, withQuery } from "../router";
 
@@ -34,7 +35,7 @@ const kNames = kCharts.flatMap((chart) => chart.names.map(([name]) => name));
 export function useSeries(node: number, names: readonly string[], everyMs: number, ago = 10) {
   return useLoaded(
     (stop) => {
-      const parameters = new URLSearchParams({ name: names.join(","), from: String(Date.now() - ago * 1000) });
+      const parameters = new URLSearchParams({ name: names.join(","), from: String(Math.round(now() - ago * 1000)) });
       if (node > 0) parameters.set("node", nodeId(node));
       return getJson<Series>(`/api/sheaf/series?${parameters}`, stop);
     },
@@ -115,6 +116,14 @@ function linesOf(all: Series["series"], names: [string, string][], several: bool
 const kMostNodes = 12; // Lines that an eye can tell apart.
 
 export function Metrics() {
+  // How many nodes there are says of how many is asked.
+  if (digest.value === null && connection.value !== "absent") {
+    return (
+      <Page title="Metrics">
+        <div class="skeleton" aria-label="Loading" />
+      </Page>
+    );
+  }
   const nodes = digest.value?.nodes.map((node) => node.node) ?? [];
   const chosen = query.value.get("node") ?? "";
   const many = nodes.length > kMostNodes;

@@ -1,9 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import { useSignal } from "@preact/signals";
-import { getJson, type NodeRow, post, type Rows, type WorkerRow } from "../api";
+import { getJson, type NodeRow, type Rows, type WorkerRow } from "../api";
 import { bytes, count, percent, resources as inWords } from "../format";
 import { digest, type DigestNode, used } from "../live";
-import { Ago, Card, Command, Dialog, Empty, Facts, Meter, Page, Problem, State, useLoaded } from "../parts";
+import { Ago, Card, Dialog, Empty, Facts, Meter, Order, Page, Problem, State, useLoaded } from "../parts";
 import { go, Link, linkTo, query, withQuery } from "../router";
 import { StackView } from "../stacks";
 import { type Column, Table } from "../table";
@@ -125,7 +125,11 @@ export function Node(props: { number: number }) {
       aside={
         <>
           <Link to="/nodes">All nodes</Link>
-          {row && row.state === "ALIVE" && <DrainButton node={node} then={again} />}
+          {row && row.state === "ALIVE" && (
+            <Order button="Drain…" title={`Drain node ${node}?`} leave="Leave it" confirm={`Drain node ${node}`} path={`/api/sheaf/nodes/${node}/drain`} line={`sheaf drain ${node}`} then={again}>
+              <p>It takes no new work from now on; what runs there goes on to its end. There is no way back: a drained node is stopped, and started anew.</p>
+            </Order>
+          )}
         </>
       }
     >
@@ -194,36 +198,6 @@ function NowCard(props: { node: number }) {
         ]}
       />
     </Card>
-  );
-}
-
-function DrainButton(props: { node: number; then: () => void }) {
-  const open = useSignal(false);
-  const wrong = useSignal<unknown>(null);
-  const drain = async () => {
-    try {
-      await post(`/api/sheaf/nodes/${props.node}/drain`);
-      open.value = false;
-      props.then();
-    } catch (error) {
-      wrong.value = error;
-    }
-  };
-  return (
-    <>
-      <button type="button" onClick={() => (open.value = true)}>
-        Drain…
-      </button>
-      <Dialog title={`Drain node ${props.node}?`} open={open}>
-        <p>It takes no new work from now on; what runs there goes on to its end. There is no way back: a drained node is stopped, and started anew.</p>
-        {wrong.value !== null && <Problem of={wrong.value} />}
-        <Command line={`sheaf drain ${props.node}`} />
-        <div class="actions">
-          <button type="button" onClick={() => (open.value = false)}>Leave it</button>
-          <button type="button" class="danger" onClick={() => void drain()}>Drain node {props.node}</button>
-        </div>
-      </Dialog>
-    </>
   );
 }
 

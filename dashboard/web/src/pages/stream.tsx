@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { type Bar, Kind, type Lane, Lanes } from "../bars";
 import { LaneCanvas } from "../canvas";
+import { now } from "../clock";
 import { colorOf, dark } from "../colors";
 import { brief, clock, count, duration, percent } from "../format";
 import { connection, digest, onDigest, skipped, streams, sum, wantLanes } from "../live";
@@ -34,7 +35,7 @@ interface Hover {
 
 /** Until when the cluster has been heard of, by its clock: what runs then is not known to run on. */
 function heard(): number {
-  return connection.value === "live" ? Date.now() - clockAhead : (digest.value?.unix_ms ?? 0);
+  return connection.value === "live" ? now() : (digest.value?.unix_ms ?? 0);
 }
 
 export function Stream() {
@@ -115,10 +116,9 @@ function lost(): number {
 }
 
 /** The time that the right edge shows now, by the cluster's clock. */
-let clockAhead = 0; // Of ours before the cluster's.
 function edge(): number {
   const period = digest.value?.period_ms ?? 250;
-  return Date.now() - clockAhead - kBehindPeriods * period;
+  return now() - kBehindPeriods * period;
 }
 
 function rowHeightOf(lanes: number): number {
@@ -190,9 +190,6 @@ function Picture(props: {
       shown.value = { lanes: ordered, leftOut: lanes.leftOut + (lanes.all.size - ordered.length) };
     };
     const end = onDigest((next) => {
-      // The smallest lag seen is the difference of the clocks; it may drift.
-      const ahead = Date.now() - next.unix_ms;
-      clockAhead = sawBefore === "" || ahead < clockAhead ? ahead : clockAhead + (ahead - clockAhead) * 0.02;
       // A new stream tells the last minute again.
       const anew = stream !== streams.value;
       if (anew) lanes.all.clear();

@@ -2,7 +2,6 @@
 import { useSignal } from "@preact/signals";
 import { type FunctionRow, getJson, getText, Refusal, type Rows, type TaskRow } from "../api";
 import { brief, count, duration } from "../format";
-import { sum } from "../live";
 import { Ago, Card, Choice, Command, Copy, Empty, Facts, Name, Page, Problem, State, useLoaded } from "../parts";
 import { go, Link, linkTo, nodeOf, query, withQuery } from "../router";
 import { type Column, Table } from "../table";
@@ -111,31 +110,23 @@ const kStates = [
 /** How many calls are in each state: exact, and counted where they are. */
 function StateBar() {
   const { value, error } = useLoaded(
-    (stop) => getJson<Rows<FunctionRow>>("/api/sheaf/functions?limit=1000", stop),
+    (stop) => getJson<Rows<FunctionRow>>("/api/sheaf/functions?limit=1&group=state", stop),
     [],
     2000,
   );
   if (error.value !== null) return <Problem of={error.value} />;
-  const rows = value.value?.rows ?? [];
-  const of: Record<string, number> = {
-    WAITING_FOR_ARGUMENTS: sum(rows, (row) => row.waiting_for_arguments),
-    WAITING_FOR_LEASE: sum(rows, (row) => row.waiting_for_place),
-    PUSHED: sum(rows, (row) => Math.max(0, row.waiting - row.waiting_for_arguments - row.waiting_for_place)),
-    RUNNING: sum(rows, (row) => row.running),
-    FINISHED: sum(rows, (row) => row.finished),
-    FAILED: sum(rows, (row) => row.failed),
-    CANCELLED: sum(rows, (row) => row.cancelled),
-  };
+  const groups = value.value?.groups ?? [];
+  const of = (state: string) => groups.find((group) => group.value === state)?.rows ?? 0;
   return (
     <div class="states">
       {kStates.map(([state, text, tone]) => (
         <Link
-          class={`count ${of[state]! > 0 ? "" : "none"}`}
+          class={`count ${of(state) > 0 ? "" : "none"}`}
           to={`/tasks?filter=${encodeURIComponent(`state=${state}`)}`}
-          title={`${count(of[state]!)} ${text}`}
+          title={`${count(of(state))} ${text}`}
         >
           <i class={`swatch ${tone}`} />
-          <b>{value.value === null ? "–" : brief(of[state]!)}</b>
+          <b>{value.value === null ? "–" : brief(of(state))}</b>
           <span>{text}</span>
         </Link>
       ))}

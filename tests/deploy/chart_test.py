@@ -315,6 +315,14 @@ class Rendered(WithHelm):
                 (container,) = one["spec"]["template"]["spec"]["containers"]
                 self.assertIn(f"--advertise-address={address}:{port}", container["command"])
 
+    def test_workers_wait_for_their_head_while_the_startup_probe_does(self):
+        (worker,) = self.of("default", "Deployment")
+        (container,) = worker["spec"]["template"]["spec"]["containers"]
+        probe = container["startupProbe"]
+        (flag,) = [word for word in container["args"] if word.startswith("--timeout=")]
+        longest = probe["failureThreshold"] * probe["periodSeconds"]
+        self.assertTrue(longest - 30 <= int(flag.split("=")[1]) < longest, flag)
+
     def test_each_option_is_one_of_sheaf_start(self):
         program = ROOT / "build/cli/sheaf"
         if not program.exists():

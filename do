@@ -27,6 +27,8 @@ Usage: ./do COMMAND
                            --portable: on Debian 12, for Linux as old as Debian 11; first builds four libraries from their sources
   deploy [AREA...]         what stands in deploy/ with the tools that it is for, which are installed: chart (Helm, schemas of Kubernetes),
                            image (built twice and run), units (systemd), scripts (Slurm, SSH), kuberay; results into docs/evidence/deploy.md
+  kube                     the chart in a real Kubernetes: API server and controllers, built from their sources (an hour, the first time),
+                           etcd, and a node that runs containers as processes; wants root and Go; results into docs/evidence/deploy.md
   monitoring               a real Prometheus over a real cluster: every metric moves, every panel of deploy/grafana has an answer;
                            the boards against Grafana's types; the alerts; figures go into docs/evidence/monitoring.md
   page                     build the dashboard's page (dashboard/web) into dashboard/dist, which is committed; wants Node.js 20 and npm
@@ -571,20 +573,25 @@ deploy_programs() { echo github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0 hel
 # The schemas of Kubernetes' objects, from PyPI, into build/deploy/schemas.
 deploy_schemas() { echo kubernetes-validate==1.37.0; }
 
+ensure_deploy_program() {
+  local folder=$PWD/build/deploy/bin name
+  name=$(basename "${1%@*}")
+  [[ -x $folder/$name && $(cat "$folder/.$name" 2>/dev/null) == "$1" ]] && return
+  note "building $1"
+  command -v go >/dev/null || fail "go is missing, which builds $name; or put $name into build/deploy/bin, and $1 into .$name there"
+  mkdir -p "$folder"
+  GOBIN=$folder go install -p "$(jobs)" "$1" || fail "$1 could not be built"
+  echo "$1" >"$folder/.$name"
+}
+
 ensure_deploy_tools() {
-  local missing program name version folder=$PWD/build/deploy
-  mkdir -p "$folder/bin"
+  local missing program version folder=$PWD/build/deploy
   if command -v apt-get >/dev/null; then
     missing=$(missing_packages $(deploy_packages))
     [[ -z $missing ]] || (apt_install $missing) || note "could not install: $missing"
   fi
   for program in $(deploy_programs); do
-    name=$(basename "${program%@*}")
-    [[ -x $folder/bin/$name && $(cat "$folder/bin/.$name" 2>/dev/null) == "$program" ]] && continue
-    note "building $program"
-    command -v go >/dev/null || fail "deploy: go is missing, which builds $name; or put $name into build/deploy/bin, and $program into .$name there"
-    GOBIN=$folder/bin go install -p "$(jobs)" "$program" || fail "deploy: $program could not be built"
-    echo "$program" >"$folder/bin/.$name"
+    ensure_deploy_program "$program"
   done
   [[ $(cat "$folder/schemas/.installed" 2>/dev/null) == "$(deploy_schemas)" ]] && return
   rm -rf "$folder/schemas"
@@ -631,12 +638,51 @@ deploy() {
     log=$(mktemp)
     check_deploy "$area" 2>&1 | tee "$log" || result=$?
     ((result == 0)) || status=1
-    echo "| $area | $((SECONDS - began)) s | $(deploy_figure "$log") | $(if ((result == 0)); then echo passed; elif ((result == 77)); then echo skipped; else echo FAILED; fi) |" |
-      python3 tools/evidence.py deploy.md deploy
-    rm -f "$log"
+    record_deploy "$area" "$began" "$result" "$log"
   done
-  note "the results are in docs/evidence/deploy.md"
   return "$status"
+}
+
+# What `./do kube` runs beside what `./do deploy` needs.
+kube_packages() { echo etcd-server iproute2 openssl; }
+kubernetes_version() { echo v1.34.2; }
+
+# Kubernetes' API server and controller manager, into build/kube/bin.
+ensure_control_plane() {
+  local folder=$PWD/build/kube
+  local wanted="$(kubernetes_version) $(cat tests/kube/go/* | sha256sum)"
+  [[ -x $folder/bin/control_plane && $(cat "$folder/bin/.control_plane" 2>/dev/null) == "$wanted" ]] && return
+  note "building Kubernetes' control plane from its sources, once; that takes up to an hour"
+  tests/kube/go/build.sh "$(kubernetes_version)" "$folder" "$(jobs)" || return 1
+  echo "$wanted" >"$folder/bin/.control_plane"
+}
+
+kube() {
+  local missing began=$SECONDS result=0 log
+  ((EUID == 0)) || fail "kube: pods get networks and users of their own, which root alone can give them: sudo ./do kube"
+  step "packages" ensure_packages ask
+  missing=$(missing_packages $(kube_packages))
+  [[ -z $missing ]] || step "packages" apt_install $missing
+  step "venv" ensure_venv
+  step "helm" ensure_deploy_program "$(deploy_programs | tr ' ' '\n' | grep /helm@)"
+  step "control plane" ensure_control_plane
+  step "configure" configure build
+  step "build" build_into build sheaf sheaf_python sheaf_gloo
+  say "kube"
+  log=$(mktemp)
+  # A network and processes of its own: nothing of it is left, whatever happens.
+  unshare --net --mount --pid --fork --kill-child --mount-proc python3 tests/kube/kube_test.py \
+    build/kube/bin/control_plane build/deploy/bin/helm build/kube/run -v 2>&1 | tee "$log" || result=$?
+  record_deploy kube "$began" "$result" "$log"
+  return "$result"
+}
+
+# record_deploy AREA BEGAN RESULT LOG: the row of docs/evidence/deploy.md.
+record_deploy() {
+  echo "| $1 | $((SECONDS - $2)) s | $(deploy_figure "$4") | $(if (($3 == 0)); then echo passed; elif (($3 == 77)); then echo skipped; else echo FAILED; fi) |" |
+    python3 tools/evidence.py deploy.md deploy
+  rm -f "$4"
+  note "the results are in docs/evidence/deploy.md"
 }
 
 # What a run says of itself: how many tests, and the sizes of images.
@@ -784,6 +830,7 @@ main() {
     wheel) wheel "$@" ;;
     peer) peer "$@" ;;
     deploy) deploy "$@" ;;
+    kube) kube ;;
     monitoring) monitoring ;;
     page) page ;;
     browser) browser "$@" ;;

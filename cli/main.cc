@@ -187,6 +187,7 @@ class CommandLine {
 
   void AddStart() {
     CLI::App* command = Command("start", "Start a node on this machine, in the background", [this] {
+      start_.node.join_timeout = static_cast<double>(start_.query.timeout) / kSecond;
       return block_ ? RunNode({.flags = start_.node}) : RunStart(start_);
     });
     command->add_flag("--head", start_.head, "Be the first node of a cluster");
@@ -194,7 +195,9 @@ class CommandLine {
                       "Stay in the foreground until the node ends (as the command node)");
     AddNodeOptions(command, start_.node);
     AddJson(command, start_.query);
-    AddTimeout(command, start_.query, "Seconds that the node may take to be ready");
+    AddTimeout(
+        command, start_.query,
+        "Seconds that the node may take to be ready; one that joins waits so long for its head");
     command->footer(
         "\nExamples: sheaf start --head --num-cpus 2 --object-store-memory 1GiB\n"
         "          sheaf start --address 10.0.0.1:6379\n");
@@ -207,6 +210,8 @@ class CommandLine {
     AddNodeOptions(command, node_.flags);
     AddTyped(command, "--ready-fd", node_.ready_fd, "FD",
              "Descriptor that gets a line when the node is ready");
+    AddTyped(command, "--join-timeout", node_.flags.join_timeout, "SECONDS",
+             "What --timeout is to sheaf start");
     AddTyped(
         command, "--parent-fd", node_.parent_fd, "FD",
         "Descriptor of a pipe; the node ends, and leaves nothing, when its other end is closed");

@@ -40,6 +40,7 @@
 #include "cli/run.h"
 #include "cli/service/daemon_process.h"
 #include "cli/service/health.h"
+#include "cli/service/joining.h"
 #include "cli/service/pulse.h"
 #include "cli/service/service_notifier.h"
 #include "gcs/gcs_process.h"
@@ -58,20 +59,14 @@ namespace {
 constexpr Nanos kGrace = 2 * kSecond;   // Workers and drivers have so long to end by themselves.
 constexpr Nanos kLookPeriod = kSecond;  // At what may go while the node runs.
 constexpr int kKeptSessions = 10;       // Of nodes that ended, with their logs.
-constexpr Nanos kLookAtParent = 20 * kMillisecond;  // While the node joins a cluster.
 constexpr char kParentIsOver[] = "the program that started it is over";
-
-// Nothing is ever written to the pipe; the other end is closed, or is not.
-bool ParentIsOver(int pipe) {
-  pollfd end{pipe, POLLIN, 0};
-  return poll(&end, 1, 0) > 0;
-}
 
 // The node's parts, in the order of their making; they go in the opposite one.
 class Node {
  public:
-  explicit Node(int parent_pipe)
+  Node(int signals, int parent_pipe)
       : embedded_(parent_pipe >= 0),
+        signals_(signals),
         parent_pipe_(parent_pipe),
         stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~Node() { Stop("the node ends", 0); }
@@ -82,6 +77,10 @@ class Node {
     SHEAF_ASSIGN_OR_RETURN(NodePlan plan, PlanNode(flags, settings));
     const uint64_t open_files = RaiseOpenFileLimit();
     join_ = flags.join;
+    const Nanos join_timeout = static_cast<Nanos>(flags.join_timeout * kSecond);
+    if (!join_.empty()) {
+      joining_ = std::make_unique<Joining>(join_, join_timeout, signals_, parent_pipe_);
+    }
     SHEAF_RETURN_IF_ERROR(MakeSession(plan.settings, flags.resume));
     SHEAF_RETURN_IF_ERROR(StartMetrics(std::move(plan.metrics)));
     if (flags.health_port >= 0) {
@@ -251,6 +250,8 @@ class Node {
       pulse_.GcsSpoke();
       raylet_->PostFromGcs(to, kind, std::move(body));
     };
+    // It may listen where it reaches the head from.
+    if (joining_ != nullptr && !embedded_) SHEAF_RETURN_IF_ERROR(joining_->AwaitWay());
     // An embedded node is reached over the connections that it makes.
     SHEAF_ASSIGN_OR_RETURN(connections_,
                            NodeConnections::Start(flags, settings, !embedded_, std::move(events)));
@@ -292,7 +293,8 @@ class Node {
       options.block_links = &connections_->links();
       options.on_registered = [this](NodeNumber node) { connections_->AddSelf(RayletOf(node)); };
     }
-    if (!join_.empty()) {
+    if (joining_ != nullptr) {
+      options.register_timeout = joining_->left();
       options.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
         connections_->ToGcs(from, kind, body);
       };
@@ -313,14 +315,10 @@ class Node {
     return absl::OkStatus();
   }
 
-  // A head that does not answer is waited for as long as the program that joins it waits.
   absl::Status StartRaylet() {
-    if (!embedded_ || join_.empty()) return raylet_->Start();
-    ThreadExecutor watch({"sheaf-parent", kLookAtParent, [this] {
-                            if (!ParentIsOver(parent_pipe_)) return;
-                            raylet_->RefuseRegistration(absl::CancelledError(kParentIsOver));
-                          }});
-    return raylet_->Start();
+    if (joining_ == nullptr) return raylet_->Start();
+    return joining_->Run([this] { return raylet_->Start(); },
+                         [this](absl::Status why) { raylet_->RefuseRegistration(std::move(why)); });
   }
 
   // The GCS of a program's own node ends with it, and nothing of it is worth a disk or a process.
@@ -393,6 +391,7 @@ class Node {
   }
 
   const bool embedded_;
+  const int signals_;
   const int parent_pipe_;
   const UniqueFd stop_;
   Mutex mutex_;
@@ -407,8 +406,9 @@ class Node {
   std::unique_ptr<metrics::HttpEndpoint> endpoint_;
   std::unique_ptr<http::Server> health_;  // Null: no port was named for it.
   Nanos unheard_limit_ = 0;
-  Nanos gcs_lost_timeout_ = 0;  // 0: none.
-  std::string join_;            // Where the GCS is; empty: here.
+  Nanos gcs_lost_timeout_ = 0;        // 0: none.
+  std::string join_;                  // Where the GCS is; empty: here.
+  std::unique_ptr<Joining> joining_;  // Null: the GCS is here.
   NoOtherNodes no_other_nodes_;
   TargetsFile targets_;                           // Of a head.
   std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
@@ -475,9 +475,9 @@ int RunNode(const NodeOptions& options) {
   const UniqueFd parent_process = embedded ? OpenPidfd(getppid()) : UniqueFd();
   End end;
   {
-    Node node(parent.get());
+    Node node(signals.get(), parent.get());
     if (absl::Status started = node.Start(options.flags); !started.ok()) {
-      return embedded && ParentIsOver(parent.get()) ? kDone : Complain(started);
+      return absl::IsCancelled(started) ? kDone : Complain(started);
     }
     const std::string line = node.ready_line().Text();
     const int out = ready.valid() ? ready.get() : STDOUT_FILENO;

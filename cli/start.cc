@@ -233,6 +233,7 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--host", host);
   add("--advertise-address", advertise);
   add("--unheard-limit", absl::StrCat(unheard_limit));
+  add("--join-timeout", absl::StrCat(join_timeout));
   add("--gcs-lost-timeout", absl::StrCat(gcs_lost_timeout));
   add("--log-format", log_format);
   add("--keep-jobs", absl::StrCat(keep_jobs));

@@ -43,6 +43,7 @@ struct NodeFlags {
   std::string token_file;    // Counts before the environment. Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE,
                              // or `token` in the directory of sessions.
   double unheard_limit = 15;       // Seconds; docs/cli.md.
+  double join_timeout = 10;        // Seconds that the head may take to answer a node that joins.
   double gcs_lost_timeout = 1800;  // Seconds, 0: for ever; docs/cli.md.
   std::string log_format;          // "text", "json"; empty: SHEAF_LOG_FORMAT.
   uint32_t keep_jobs = 10'000;     // Submitted ones that have ended.

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // How a node becomes a member: it asks the GCS for its number until it has one.
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/escaping.h"
@@ -10,7 +11,9 @@
 namespace sheaf {
 namespace {
 
-constexpr Nanos kResendRegistration = 500 * kMillisecond;
+// What is sent waits for the link to be up: this is for a GCS that was lost with what it had taken.
+constexpr Nanos kFirstResend = 500 * kMillisecond;
+constexpr Nanos kLongestResend = 8 * kSecond;
 
 std::string RandomNonce(Random& random) {
   const uint64_t words[2] = {random.Next(), random.Next()};
@@ -37,16 +40,19 @@ absl::Status RayletProcess::Register() {
   body.set_start_time_unix_s((node.unix_ns_at_zero + MonotonicNow()) / kSecond);
 
   const Nanos deadline = Deadline(MonotonicNow(), options_.register_timeout);
+  Nanos resend = kFirstResend;
   MutexLock lock(mutex_);
   while (!registration_) {
     if (!refused_.ok()) return refused_;
-    if (MonotonicNow() >= deadline) return absl::DeadlineExceededError("the GCS does not answer");
+    const Nanos left = deadline - MonotonicNow();
+    if (left <= 0) return absl::DeadlineExceededError("the GCS does not answer");
     lock.Unlock();
     options_.to_gcs(nameless_, FrameKind::kGcsRequest, request.SerializeAsString());
     lock.Lock();
     registered_or_live_.WaitFor(
-        mutex_, kResendRegistration,
+        mutex_, std::min(resend, left),
         [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return registration_ || !refused_.ok(); });
+    resend = std::min(2 * resend, kLongestResend);
   }
   const proto::GcsReply& reply = *registration_;
   if (reply.error() != 0 || reply.node_registered().node() == 0) {

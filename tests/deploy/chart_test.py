@@ -13,14 +13,10 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
-import urllib.error
-import urllib.request
 
 try:
     import jsonschema
@@ -29,13 +25,13 @@ except ImportError as error:
     print(f"skipped: {error}: apt-get install python3-yaml python3-jsonschema")
     sys.exit(77)
 
-ROOT = pathlib.Path(__file__).parents[2]
+from pods import HEAD, ROOT, WAIT_S, Pod, free_port  # noqa: E402
+
 CHART = ROOT / "deploy/helm/sheaf"
 SETS = sorted((CHART / "ci").glob("*-values.yaml"))
 TOOLS = argparse.Namespace(helm=None, kubeconform=None, schemas=None)
 OLDEST, KUBERNETES = "1.25.0", "1.37.0"
-WAIT_S = 60
-HEAD = "prod-sheaf-head.data.svc.cluster.local"
+KINDS = "StatefulSet", "Deployment"  # Of a head and of its workers.
 TEMPLATE = ["template", "prod", str(CHART), "--kube-version", KUBERNETES]
 OF_OTHERS = "PodMonitor,Certificate"  # Their schemas are not Kubernetes'.
 GROUP = {
@@ -163,7 +159,7 @@ class Rendered(WithHelm):
     def pods(self):
         for name, objects in self.objects.items():
             for one in objects:
-                if one["kind"] in ("StatefulSet", "Deployment"):
+                if one["kind"] in KINDS:
                     spec = one["spec"]["template"]["spec"]
                     yield f"{name}: {one['metadata']['name']}", spec, spec["containers"][0]
 
@@ -254,7 +250,7 @@ class Rendered(WithHelm):
             labels = {
                 one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
                 for one in objects
-                if one["kind"] in ("StatefulSet", "Deployment")
+                if one["kind"] in KINDS
             }
             for one in objects:
                 if one["kind"] in ("StatefulSet", "Deployment", "PodDisruptionBudget"):
@@ -289,28 +285,43 @@ class Rendered(WithHelm):
     def test_certificates_carry_the_names_that_nodes_dial(self):
         (certificate,) = self.of("cert-manager", "Certificate")
         names = certificate["spec"]["dnsNames"]
-        (worker,) = self.of("cert-manager", "Deployment")
+        (head,), (worker,) = (self.of("cert-manager", kind) for kind in KINDS)
         (container,) = worker["spec"]["template"]["spec"]["containers"]
         self.assertIn(f"--address={names[0]}:6379", container["args"])
-        self.assertIn(names[2].removeprefix("*"), container["command"][2])
         # The script gives each pod a name of one label below that domain, and keeps its arguments.
-        script = container["command"][2].replace("exec sheaf", "echo")
-        for address, label in [("10.1.2.3", "10-1-2-3"), ("fd00::7", "fd00--7")]:
-            done = subprocess.run(
-                ["sh", "-c", script, "sheaf", "--x y"],
-                env={"POD_IP": address, "PATH": "/usr/bin:/bin"},
-                capture_output=True,
-                text=True,
-            )
-            self.assertEqual(
-                f"start --x y --advertise-address={label}{names[2][1:]}:0\n", done.stdout
-            )
+        for one, start, port in [(head, "start --head", 6379), (worker, "start", 0)]:
+            (container,) = one["spec"]["template"]["spec"]["containers"]
+            script = container["command"][2].replace("exec sheaf", "echo")
+            for address, label in [("10.1.2.3", "10-1-2-3"), ("fd00::7", "fd00--7")]:
+                done = subprocess.run(
+                    ["sh", "-c", script, "sheaf", "--x y"],
+                    env={"POD_IP": address, "PATH": "/usr/bin:/bin"},
+                    capture_output=True,
+                    text=True,
+                )
+                name = f"{label}{names[2][1:]}:{port}"
+                self.assertEqual(f"{start} --x y --advertise-address={name}\n", done.stdout)
         volumes = worker["spec"]["template"]["spec"]["volumes"]
         (tls,) = [volume["secret"] for volume in volumes if volume["name"] == "tls"]
         self.assertEqual(certificate["spec"]["secretName"], tls["secretName"])
         self.assertEqual(
             {"node.pem", "node.key", "ca.pem"}, {item["path"] for item in tls["items"]}
         )
+
+    def test_nodes_announce_the_addresses_of_their_pods(self):
+        for values, address in [("default", "$(POD_IP)"), ("ipv6", "[$(POD_IP)]")]:
+            for kind, port in zip(KINDS, (6379, 0), strict=True):
+                (one,) = self.of(values, kind)
+                (container,) = one["spec"]["template"]["spec"]["containers"]
+                self.assertIn(f"--advertise-address={address}:{port}", container["command"])
+
+    def test_workers_wait_for_their_head_while_the_startup_probe_does(self):
+        (worker,) = self.of("default", "Deployment")
+        (container,) = worker["spec"]["template"]["spec"]["containers"]
+        probe = container["startupProbe"]
+        (flag,) = [word for word in container["args"] if word.startswith("--timeout=")]
+        longest = probe["failureThreshold"] * probe["periodSeconds"]
+        self.assertTrue(longest - 30 <= int(flag.split("=")[1]) < longest, flag)
 
     def test_each_option_is_one_of_sheaf_start(self):
         program = ROOT / "build/cli/sheaf"
@@ -321,98 +332,6 @@ class Rendered(WithHelm):
             words = [*container["command"], *container["args"]]
             for flag in [word.split("=")[0] for word in words if word.startswith("--")]:
                 self.assertRegex(known, rf"{flag}\b", name)
-
-
-class Pod:
-    """A container of the chart as a process of this machine: ports, paths and the names of services
-    are others here."""
-
-    def __init__(self, spec: dict, folder: pathlib.Path, secret: dict, head_port: int, names=None):
-        """`names`: a file for /etc/hosts, by which the names of services are good here, too."""
-        self.container = spec["containers"][0]
-        self.ports = {
-            port["name"]: free_port() if port["name"] != "sheaf" else head_port
-            for port in self.container["ports"]
-        }
-        folder.mkdir()
-        token = folder / "metrics-token"
-        token.write_bytes(secret["metrics-token"])
-        token.chmod(0o600)
-        self.places = {
-            **({} if names else {HEAD: "localhost"}),
-            ":6379": f":{head_port}",
-            "--port=6379": f"--port={head_port}",
-            "--dashboard-port=8265": f"--dashboard-port={self.ports.get('dashboard')}",
-            "=9400": f"={self.ports['metrics']}",
-            "=9401": f"={self.ports['health']}",
-            "/etc/sheaf/metrics/token": str(token),
-            "/etc/sheaf/tls": str(folder.parent / "certificates"),
-        }
-        self.environment = {"PATH": f"{ROOT / 'build/cli'}:/usr/bin:/bin"}
-        for one in self.container["env"]:
-            source = one.get("valueFrom", {})
-            if "secretKeyRef" in source:
-                value = secret[source["secretKeyRef"]["key"]].decode()
-            elif "resourceFieldRef" in source:
-                value = self.container["resources"]["requests"]["cpu"]
-            else:
-                value = one.get("value", "127.0.0.1").replace("/var/lib/sheaf", str(folder))
-            self.environment[one["name"]] = value
-        self.environment["SHEAF_STATE_IN_MEMORY"] = "1"
-        words = [self.placed(word) for key in ("command", "args") for word in self.container[key]]
-        mounted = f'mount --bind {names} /etc/hosts && exec "$@"'
-        prefix = ["unshare", "--mount", "sh", "-c", mounted, "sh"] if names else []
-        self.process = subprocess.Popen(
-            [*prefix, *words, "--object-store-memory=64MiB"],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def placed(self, word: str) -> str:
-        for there, here in self.places.items():
-            word = word.replace(there, here)
-        return word
-
-    def ask(self, port: str, path: str, token: str = "") -> int:
-        """The status of an answer; 0: there is none."""
-        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[port]}{path}")
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
-        try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                return answer.status
-        except urllib.error.HTTPError as error:
-            return error.code
-        except OSError:
-            return 0
-
-    def await_ready(self):
-        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
-            probe = self.container[name]["httpGet"]
-            end = time.monotonic() + WAIT_S
-            while self.ask(probe["port"], probe["path"]) != 200:
-                assert self.process.poll() is None, self.process.stdout.read()
-                assert time.monotonic() < end, f"{name} fails"
-                time.sleep(0.1)
-
-    def run(self, *words: str) -> str:
-        done = subprocess.run(
-            words, env=self.environment, capture_output=True, text=True, timeout=WAIT_S
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def end(self):
-        self.process.kill()
-        self.process.communicate()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
 
 
 class Running(WithHelm):
@@ -428,7 +347,7 @@ class Running(WithHelm):
         (secret,) = self.of(values, "Secret")
         secret = {key: base64.b64decode(value) for key, value in secret["data"].items()}
         port, pods = free_port(), []
-        for kind in ("StatefulSet", "Deployment"):
+        for kind in KINDS:
             (one,) = self.of(values, kind)
             spec = one["spec"]["template"]["spec"]
             pods.append(Pod(spec, self.folder / kind, secret, port, names))
@@ -453,12 +372,14 @@ class Running(WithHelm):
         names.write_text(f"127.0.0.1 localhost {HEAD} {pod}\n")
         (head, _), _ = self.pods("cert-manager", names)
         nodes = json.loads(head.run("sheaf", "list", "nodes", "--json"))["nodes"]
-        self.assertEqual([HEAD, pod], [node["address"].split(":")[0] for node in nodes])
+        self.assertEqual([pod, pod], [node["address"].split(":")[0] for node in nodes])
         self.assertEqual({"ALIVE"}, {node["state"] for node in nodes})
 
     def test_they_are_a_cluster_and_leave_it_in_order(self):
         (head, worker), secret = self.pods("default")
         nodes = json.loads(head.run("sheaf", "list", "nodes", "--json"))["nodes"]
+        # Not the name of the Service, which is "localhost" here.
+        self.assertEqual({"127.0.0.1"}, {node["address"].split(":")[0] for node in nodes})
         groups = {node["labels"]["ray.io/node-group"]: node["total"] for node in nodes}
         self.assertEqual({"head", "workers"}, groups.keys())
         # The head's are for nobody, the worker's are what the pod asks for.

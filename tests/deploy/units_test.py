@@ -90,6 +90,11 @@ class Files(unittest.TestCase):
         drain = int(re.search(r"DRAIN_SECONDS=(\d+)", unit)[1])
         self.assertGreater(int(re.search(r"TimeoutStopSec=(\d+)", unit)[1]), drain + 10)
 
+    def test_a_node_gives_up_on_its_head_itself(self):
+        unit = (UNITS / "sheaf-node.service").read_text()
+        waits = int(re.search(r"--timeout=(\d+)", unit)[1])
+        self.assertGreater(int(re.search(r"TimeoutStartSec=(\d+)", unit)[1]), waits)
+
 
 class Notify(unittest.TestCase):
     """A node that a service manager started."""

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -319,6 +320,48 @@ class WithANode(Case):
         self.assertEqual((True, 0), (stopped[0]["killed"], stopped[0]["left_over"]))
 
 
+class Joins(Case):
+    """A node that is there before its head."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.sheaf, "stop", "--timeout", "5")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = str(probe.getsockname()[1])
+        (pathlib.Path(self.folder.name) / "token").write_text("ab" * 32)
+        os.chmod(f"{self.folder.name}/token", 0o600)
+        self.environment["SHEAF_TOKEN_FILE"] = f"{self.folder.name}/token"
+
+    def joins(self, timeout: str) -> subprocess.Popen:
+        words = ["start", "--block", "--address", f"127.0.0.1:{self.port}", "--timeout", timeout]
+        node = subprocess.Popen(
+            [SHEAF, *words, "--object-store-memory", "64MiB"],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.addCleanup(node.communicate)
+        self.addCleanup(node.kill)
+        return node
+
+    def test_it_says_what_it_waits_for_hears_signals_and_joins(self):
+        nodes = [self.joins("60"), self.joins("60")]
+        for node in nodes:
+            self.assertIn(f"waits for the head 127.0.0.1:{self.port}, for ", node.stdout.readline())
+        nodes[0].terminate()
+        self.assertEqual(0, nodes[0].wait(5))
+        self.sheaf("start", "--head", "--port", self.port, "--object-store-memory", "64MiB")
+        self.assertIn("ready", nodes[1].stdout.readline())
+
+    def test_it_gives_up_after_its_timeout(self):
+        node = self.joins("1")
+        words, _ = node.communicate(timeout=30)
+        self.assertIn(f"the head 127.0.0.1:{self.port} could not be joined within 1 s", words)
+        self.assertEqual(5, node.returncode)
+
+
 class WithAJob(Case):
     """Two CPUs, and a program of three tasks that never end: two run, one waits."""
 
@@ -409,8 +452,6 @@ class StartsThatFail(Case):
         self.assertIn("apple", self.fails("--resources", "apple"))
 
     def test_a_port_that_is_taken(self):
-        import socket
-
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()

@@ -43,6 +43,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ include "sheaf.fullname" . }}-nodes.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
 {{- end }}
 
+{{- /* (root, words, port): the command of a node. Others dial its pod, not a Service, behind which no node can listen: by its
+address, or, as certificates are for names, by a name made of that, below the headless Service. */}}
+{{- define "sheaf.command" -}}
+{{- $root := index . 0 }}{{ $words := index . 1 }}{{ $port := index . 2 -}}
+{{- if include "sheaf.tlsSecret" $root -}}
+- sh
+- -c
+- exec {{ $words }} "$@" --advertise-address="$(IFS=.:; set -- $POD_IP; IFS=-; echo "$*").{{ include "sheaf.nodesDomain" $root }}:{{ $port }}"
+- sheaf
+{{- else -}}
+- {{ splitList " " $words | join "\n- " }}
+- '--advertise-address={{ ternary "[$(POD_IP)]" "$(POD_IP)" (eq $root.Values.listenAddress "::") }}:{{ $port }}'
+{{- end }}
+{{- end }}
+
 {{- /* (root, node): the flags that head and workers have in common, one a line. */}}
 {{- define "sheaf.nodeFlags" -}}
 {{- $root := index . 0 }}{{ $node := index . 1 -}}

@@ -1,0 +1,112 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/service/joining.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "base/mutex.h"
+#include "base/unique_fd.h"
+
+namespace sheaf::cli {
+namespace {
+
+using Catch::Contains;
+
+constexpr Nanos kShort = 200 * kMillisecond;
+constexpr Nanos kLong = 60 * kSecond;
+constexpr char kHead[] = "127.0.0.1:6379";
+constexpr char kNowhere[] = "head.invalid:6379";  // RFC 6761: no name ends so.
+
+struct Ends {
+  UniqueFd signals{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  UniqueFd parent;
+
+  void Signal() {
+    const uint64_t one = 1;
+    REQUIRE(write(signals.get(), &one, sizeof(one)) == sizeof(one));
+  }
+  Joining To(const char* head, Nanos limit) {
+    return Joining(head, limit, signals.get(), parent.get());
+  }
+};
+
+// A head that answers when it is told to end, and not before.
+class SilentHead {
+ public:
+  absl::Status Await() {
+    MutexLock lock(mutex_);
+    refused_or_late_.WaitFor(mutex_, kLong, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return refused_.has_value();
+    });
+    return refused_.value_or(absl::InternalError("nobody ended it"));
+  }
+  void Refuse(absl::Status why) {
+    const MutexLock lock(mutex_);
+    refused_ = std::move(why);
+    refused_or_late_.NotifyOne();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar refused_or_late_;
+  std::optional<absl::Status> refused_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+TEST_CASE("a node that joins waits for the name of its head") {
+  Ends ends;
+  CHECK(ends.To(kHead, kShort).AwaitWay().ok());
+  CHECK(absl::IsInvalidArgument(ends.To("head", kShort).AwaitWay()));
+
+  const absl::Status late = ends.To(kNowhere, kShort).AwaitWay();
+  CHECK(absl::IsDeadlineExceeded(late));
+  CHECK_THAT(std::string(late.message()), Contains(kNowhere) && Contains("no address is known"));
+}
+
+TEST_CASE("a signal ends a node that waits for its head, and stays to be read") {
+  Ends ends;
+  CHECK(ends.To(kHead, kLong).Wanted().ok());
+  ends.Signal();
+  CHECK(absl::IsCancelled(ends.To(kHead, kLong).Wanted()));
+  CHECK(absl::IsCancelled(ends.To(kNowhere, kLong).AwaitWay()));
+  SilentHead head;
+  const absl::Status ended = ends.To(kHead, kLong)
+                                 .Run([&head] { return head.Await(); },
+                                      [&head](absl::Status why) { head.Refuse(std::move(why)); });
+  CHECK(absl::IsCancelled(ended));
+  CHECK_THAT(std::string(ended.message()), Contains("signal"));
+}
+
+TEST_CASE("a program's own node does not wait longer than the program") {
+  Ends ends;
+  int pipe[2];
+  REQUIRE(pipe2(pipe, O_CLOEXEC) == 0);
+  ends.parent.Reset(pipe[0]);
+  UniqueFd program(pipe[1]);
+  CHECK(ends.To(kHead, kLong).Wanted().ok());
+  program.Reset();
+  const absl::Status ended = ends.To(kNowhere, kLong).AwaitWay();
+  CHECK(absl::IsCancelled(ended));
+  CHECK(ended.message() == "the program that started it is over");
+}
+
+TEST_CASE("what became of joining is told as it is, but for a head that does not answer") {
+  Ends ends;
+  const auto never = [](const absl::Status&) { FAIL("nobody wanted it to end"); };
+  const Joining joining = ends.To(kHead, 3 * kSecond);
+  CHECK(joining.Run([] { return absl::OkStatus(); }, never).ok());
+  const absl::Status refused = absl::FailedPreconditionError("another version");
+  CHECK(joining.Run([&] { return refused; }, never) == refused);
+  const absl::Status late =
+      joining.Run([] { return absl::DeadlineExceededError("the GCS does not answer"); }, never);
+  CHECK(absl::IsDeadlineExceeded(late));
+  CHECK(late.message() ==
+        "the head 127.0.0.1:6379 could not be joined within 3 s (--timeout): it does not answer");
+}
+
+}  // namespace sheaf::cli

@@ -1,0 +1,320 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""The Helm chart in a Kubernetes: a real API server, real controllers, and a stand-in for its one
+node, whose containers are processes of this build (kubelet.py).
+
+Usage: kube_test.py CONTROL_PLANE HELM FOLDER
+
+The API server admits what the chart makes under the strictest of its own rules; controllers make
+pods and addresses of it; a cluster comes of them, which takes jobs, loses nodes in order, and its
+head. Wants root: the network is one of this test alone. FOLDER gets the logs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+import urllib.request
+
+from control_plane import JSON, MERGE, Api, ControlPlane, Object, Refused, until
+from kubelet import ROOT, Kubelet, Pod
+from network import GATEWAY, Network
+
+SPACE, RELEASE = "data", "prod"
+CORE, APPS = f"/api/v1/namespaces/{SPACE}", f"/apis/apps/v1/namespaces/{SPACE}"
+WORKERS = f"{APPS}/deployments/prod-sheaf-workers"
+COST = "controller.kubernetes.io/pod-deletion-cost"
+HEAD = "prod-sheaf-head-0"
+OURS = "app.kubernetes.io/instance=prod"
+LONGER_THAN_NODES_WAIT_S = 12  # By themselves: 10.
+SMALL = ["--object-store-memory=128MiB"]
+VALUES = {
+    "head": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}},
+    "workerGroups": [
+        {
+            "name": "workers",
+            "replicas": 2,
+            "drainSeconds": 60,
+            "resources": {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+            "flags": SMALL,
+        }
+    ],
+}
+VALUES["head"]["flags"] = SMALL
+# The nodes on which tasks ran, which were more than fit on one.
+SPREAD = """
+import sheaf, time
+sheaf.init()
+@sheaf.remote(num_cpus=2)
+def where():
+    time.sleep(1)
+    return sheaf.util.get_node_ip_address()
+print("tasks ran on", *sorted(set(sheaf.get([where.remote() for _ in range(4)]))))
+"""
+# A collective of the head, which lends no CPUs, and of a worker.
+COLLECTIVE = """
+import sheaf, numpy
+from sheaf.util import collective
+sheaf.init()
+@sheaf.remote(num_cpus=0)
+class Rank:
+    def sum(self, rank):
+        collective.init_collective_group(2, rank, group_name="both")
+        found = numpy.full(1000, rank + 1.0)
+        collective.allreduce(found, "both")
+        return sheaf.util.get_node_ip_address(), found.sum()
+ranks = [Rank.options(label_selector={"ray.io/node-group": group}).remote()
+         for group in ("head", "workers")]
+print("ranks say", *sheaf.get([rank.sum.remote(number) for number, rank in enumerate(ranks)]))
+"""
+
+
+def is_ready(pod: Object) -> bool:
+    """By what its node says of it."""
+    said = {one["type"]: one["status"] for one in pod["status"].get("conditions", [])}
+    return said.get("Ready") == "True"
+
+
+class Kube(unittest.TestCase):
+    """One cluster, in the order of the names: what a test leaves is what the next begins with."""
+
+    @classmethod
+    def setUpClass(cls):
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        FOLDER.mkdir(parents=True)
+        cls.network = Network()
+        cls.plane = ControlPlane(PROGRAM, FOLDER, GATEWAY)
+        cls.addClassCleanup(cls.plane.close)
+        cls.api = cls.plane.api()
+        node = cls.plane.api("system:node:stand-in")
+        cls.kubelet = Kubelet(node, cls.api, cls.network, FOLDER / "pods")
+        cls.addClassCleanup(cls.kubelet.close)
+
+    def helm(self, *words: str) -> str:
+        done = subprocess.run(
+            [
+                *(HELM, *words, "--namespace", SPACE, "--kube-apiserver", "https://localhost:6443"),
+                *("--kube-token", self.plane.tokens["admin"]),
+                *("--kube-ca-file", self.plane.certificate),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={"PATH": os.environ["PATH"], "HOME": str(FOLDER)},
+        )
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def install(self, verb: str) -> None:
+        values = FOLDER / "values.json"
+        values.write_text(json.dumps(VALUES))
+        self.helm(verb, RELEASE, str(ROOT / "deploy/helm/sheaf"), "-f", str(values))
+
+    def pods(self, component: str) -> list[Object]:
+        """Those that are not on their way out."""
+        label = f"app.kubernetes.io/component={component}"
+        found = self.api.items(f"{CORE}/pods", labelSelector=label)
+        return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+
+    def ready(self, component: str) -> list[Object]:
+        return [pod for pod in self.pods(component) if is_ready(pod)]
+
+    def head(self) -> Pod:
+        return self.kubelet.pods[HEAD]
+
+    def sheaf(self, *words: str) -> str:
+        done = self.head().container.run(["sheaf", *words], 60)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def jobs(self, path: str = "", body: Object | None = None):
+        """Of the job server, which is asked at the Service of the head."""
+        address = self.api.get(f"{CORE}/services/prod-sheaf-head")["spec"]["clusterIP"]
+        token = self.sheaf("token", "--http").strip()
+        request = urllib.request.Request(
+            f"http://{address}:8265/api/jobs/{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def answers(self) -> bool:
+        """Whether the Service leads to the job server, which is so soon after its pod is ready."""
+        try:
+            return isinstance(self.jobs(), list)
+        except OSError:
+            return False
+
+    def job(self, program: str) -> str:
+        """What a submitted command prints."""
+        until("the job server answers", self.answers)
+        command = {"entrypoint": shlex.join(["python", "-c", program])}
+        name = self.jobs("", command)["submission_id"]
+        ended = ("SUCCEEDED", "FAILED", "STOPPED")
+        until("the job has ended", lambda: self.jobs(name)["status"] in ended)
+        logs = self.jobs(f"{name}/logs")["logs"]
+        self.assertEqual("SUCCEEDED", self.jobs(name)["status"], logs)
+        return logs
+
+    def test_01_the_chart_is_admitted_where_only_restricted_pods_are(self):
+        strict = {"pod-security.kubernetes.io/enforce": "restricted"}
+        space = {"metadata": {"name": SPACE, "labels": strict}}
+        self.api.post("/api/v1/namespaces", space)
+        # The rule is at work.
+        pod = {"metadata": {"name": "bad"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+        until("the account of the namespace", lambda: self.api.items(f"{CORE}/serviceaccounts"))
+        with self.assertRaisesRegex(Refused, "violates PodSecurity"):
+            self.api.post(f"{CORE}/pods", pod)
+
+        self.install("install")
+        until("the controllers have made the pods", lambda: len(self.pods("worker")) == 2)
+        until("the one of the head", lambda: self.pods("head"))
+        for pod in [*self.pods("worker"), *self.pods("head")]:
+            self.assertEqual("prod-sheaf", pod["spec"]["serviceAccountName"])
+            names = {mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}
+            self.assertNotIn("/var/run/secrets/kubernetes.io/serviceaccount", names)
+        policies = f"/apis/networking.k8s.io/v1/namespaces/{SPACE}/networkpolicies"
+        (policy,) = self.api.items(policies)
+        self.assertEqual(["Ingress"], policy["spec"]["policyTypes"])
+
+    def test_02_an_upgrade_keeps_the_token(self):
+        secret = f"{CORE}/secrets/prod-sheaf-token"
+        before = self.api.get(secret)["data"]
+        self.install("upgrade")
+        self.assertEqual(before, self.api.get(secret)["data"])
+
+    def test_03_workers_wait_for_a_head_whose_volume_comes_late(self):
+        until(
+            "workers wait",
+            lambda: all(
+                name in self.kubelet.pods
+                and self.kubelet.pods[name].container
+                and "waits for the head" in self.kubelet.pods[name].container.log.read_text()
+                for name in [pod["metadata"]["name"] for pod in self.pods("worker")]
+            ),
+        )
+        time.sleep(LONGER_THAN_NODES_WAIT_S)
+        self.assertEqual([], self.ready("worker"))
+        (claim,) = self.api.items(f"{CORE}/persistentvolumeclaims")
+        volume = {
+            "metadata": {"name": "state"},
+            "spec": {
+                "capacity": claim["spec"]["resources"]["requests"],
+                "accessModes": claim["spec"]["accessModes"],
+                "hostPath": {"path": str(FOLDER / "state")},
+            },
+        }
+        self.api.post("/api/v1/persistentvolumes", volume)
+        until("the head is ready", lambda: self.ready("head"))
+        until("the workers are ready", lambda: len(self.ready("worker")) == 2)
+        self.assertEqual({0}, {pod.restarts for pod in self.kubelet.pods.values()})
+
+    def test_04_nodes_announce_their_pods(self):
+        nodes = json.loads(self.sheaf("list", "nodes", "--json"))["nodes"]
+        found = {node["address"].rsplit(":", 1)[0] for node in nodes if node["state"] == "ALIVE"}
+        self.assertEqual({pod.address for pod in self.kubelet.pods.values()}, found)
+
+    def test_05_a_job_of_the_head_runs_on_its_workers(self):
+        logs = self.job(SPREAD)
+        for pod in self.ready("worker"):
+            self.assertIn(pod["status"]["podIP"], logs)
+
+    def test_06_a_collective_has_a_rank_on_the_head(self):
+        logs = self.job(COLLECTIVE)
+        self.assertIn(self.head().address, logs)
+        self.assertEqual(2, logs.count("3000.0"), logs)
+
+    def test_07_the_account_of_the_pods_may_nothing(self):
+        account = f"{CORE}/serviceaccounts/prod-sheaf/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        token = self.api.post(account, request)["status"]["token"]
+        pods = Api(token, self.plane.certificate)
+        name = f"system:serviceaccount:{SPACE}:prod-sheaf"
+        worker = self.ready("worker")[0]["metadata"]["name"]
+        for method, path in [
+            ("GET", f"{CORE}/pods"),
+            ("GET", f"{CORE}/secrets/prod-sheaf-token"),
+            ("DELETE", f"{CORE}/pods/{worker}"),
+            ("POST", f"{CORE}/pods"),
+            ("PATCH", f"{WORKERS}/scale"),
+            ("GET", "/api/v1/nodes"),
+        ]:
+            kind = MERGE if method == "PATCH" else JSON
+            with self.subTest(f"{method} {path}"), self.assertRaises(Refused) as refused:
+                pods.ask(method, path, {} if method in ("POST", "PATCH") else None, kind)
+            self.assertEqual(403, refused.exception.status)
+            self.assertIn(name, refused.exception.message)
+
+    def test_08_the_budget_lets_one_of_two_workers_go(self):
+        policy = f"/apis/policy/v1/namespaces/{SPACE}/poddisruptionbudgets/prod-sheaf-workers"
+        until(
+            "the budget is known",
+            lambda: self.api.get(policy)["status"].get("disruptionsAllowed") == 1,
+        )
+        first, second = (pod["metadata"]["name"] for pod in self.ready("worker"))
+
+        def evict(name: str) -> None:
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            self.api.post(f"{CORE}/pods/{name}/eviction", eviction)
+
+        evict(first)
+        with self.assertRaises(Refused) as refused:
+            evict(second)
+        self.assertEqual(429, refused.exception.status)
+        until("the pod is gone", lambda: first not in self.kubelet.pods)
+        self.assertIn("is DRAINED", self.kubelet.ended(first).last_words)
+        until("there is another one", lambda: len(self.ready("worker")) == 2)
+
+    def test_09_the_scale_is_a_number_and_the_cheapest_pod_goes(self):
+        scale = f"{WORKERS}/scale"
+        self.assertEqual(2, self.api.get(scale)["spec"]["replicas"])
+        self.api.patch(scale, {"spec": {"replicas": 3}})
+        until("there are three", lambda: len(self.ready("worker")) == 3)
+        # Without the cost the newest would go.
+        oldest, *others = sorted(
+            (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"])
+            for pod in self.ready("worker")
+        )
+        cost = {"metadata": {"annotations": {COST: "-100"}}}
+        self.api.patch(f"{CORE}/pods/{oldest[1]}", cost)
+        self.api.patch(scale, {"spec": {"replicas": 2}})
+        until("it is gone", lambda: oldest[1] not in self.kubelet.pods)
+        self.assertEqual(
+            {name for _, name in others}, {pod["metadata"]["name"] for pod in self.pods("worker")}
+        )
+        self.assertIn("is DRAINED", self.kubelet.ended(oldest[1]).last_words)
+
+    def test_10_a_head_that_is_taken_away_comes_back_with_its_state(self):
+        jobs = {job["submission_id"] for job in self.jobs()}
+        self.assertEqual(2, len(jobs))
+        before = self.head()
+        self.api.ask("DELETE", f"{CORE}/pods/{HEAD}")
+        until("another pod is there", lambda: self.kubelet.pods.get(HEAD, before) is not before)
+        until("it is ready", lambda: self.ready("head"))
+        self.assertNotEqual(before.address, self.head().address)
+        self.assertIn("tasks ran on", self.job(SPREAD))
+        self.assertLess(jobs, {job["submission_id"] for job in self.jobs()})
+        self.assertEqual({0}, {pod.restarts for pod in self.kubelet.pods.values()})
+
+    def test_11_with_the_release_all_goes_but_the_token_and_the_state(self):
+        self.helm("uninstall", RELEASE)
+        until("no pod is left", lambda: not self.api.items(f"{CORE}/pods"))
+        kinds = ("services", "serviceaccounts", "secrets", "persistentvolumeclaims")
+        left = {
+            one["metadata"]["name"]
+            for kind in kinds
+            for one in self.api.items(f"{CORE}/{kind}", labelSelector=OURS)
+        }
+        self.assertEqual({"prod-sheaf-token", f"state-{HEAD}"}, left)
+
+
+if __name__ == "__main__":
+    PROGRAM, HELM, FOLDER = (pathlib.Path(word).absolute() for word in sys.argv[1:4])
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

@@ -136,7 +136,7 @@ function Warnings<T>(props: { of: Rows<T> }) {
         </p>
       )}
       {truncated && total !== null && (
-        <p class="hint">The cluster has more than the {count(10_000)} rows that were looked through; a filter looks at these only.</p>
+        <p class="hint">The cluster has more than the {count(10_000)} rows that were looked through; a filter for an id, a name, an owner or a node looks at all.</p>
       )}
       {lost > 0 && (
         <p class="hint">{count(lost)} more calls ended before their node looked; Functions counts them all.</p>

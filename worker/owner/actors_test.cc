@@ -55,8 +55,9 @@ struct ActorFixture : Fixture {
   }
   std::vector<telemetry::TaskEvent> Events() {
     std::vector<telemetry::TaskEvent> recorded;
-    reader.Drain(
-        [&](const telemetry::TaskEvent& event, std::string_view) { recorded.push_back(event); });
+    reader.Drain([&](const telemetry::TaskEvent& event, std::string_view, const TraceContext&) {
+      recorded.push_back(event);
+    });
     return recorded;
   }
   void RecordEvents() {

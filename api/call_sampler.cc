@@ -108,9 +108,9 @@ constexpr uintptr_t kAddressBits = ~uintptr_t{0};
 
 // Each frame begins with the frame pointer of its caller and the address to return to. A register that
 // holds something else leads out of the bounds sooner or later, never to another's memory.
-[[gnu::no_sanitize("address", "thread")]] uint32_t Walk(
-    Registers at, uintptr_t stack_begin, uintptr_t stack_end, uintptr_t outermost,
-    std::array<uintptr_t, kMostFrames>& frames) {
+[[gnu::no_sanitize_address]] uint32_t Walk(Registers at, uintptr_t stack_begin, uintptr_t stack_end,
+                                           uintptr_t outermost,
+                                           std::array<uintptr_t, kMostFrames>& frames) {
   uint32_t depth = 0;
   frames[depth++] = at.instruction;
   // Either may be of a fiber, or of a handler with a stack of its own.

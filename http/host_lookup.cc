@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -59,12 +60,17 @@ Addresses HostLookup::AddressesOf(const std::string& host, Nanos deadline) {
   const uint64_t question = ++state_->question;
   {
     const AllSignalsBlocked blocked;
-    std::thread([state = state_, host, question] {
-      Addresses found = Resolve(host, 0);
-      const MutexLock answering(state->mutex);
-      if (state->question == question) state->answer = std::move(found);
-      state->changed.NotifyAll();
-    }).detach();
+    try {
+      std::thread([state = state_, host, question] {
+        Addresses found = Resolve(host, 0);
+        const MutexLock answering(state->mutex);
+        if (state->question == question) state->answer = std::move(found);
+        state->changed.NotifyAll();
+      }).detach();
+    } catch (const std::system_error& error) {  // This process may start no thread more.
+      return absl::UnavailableError(
+          absl::StrCat("nobody can be asked where '", host, "' is: ", error.what()));
+    }
   }
   while (!state_->answer && !state_->cancelled) {
     const Nanos now = MonotonicNow();

@@ -37,6 +37,12 @@ absl::Status Bad(const Variable& variable, const std::string& want) {
       absl::StrCat(variable.name, "='", variable.value, "': want ", want));
 }
 
+// Of values that may be secrets: they appear nowhere.
+absl::Status BadPair(const Variable& variable, size_t number, const std::string& want) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("entry ", number, " of ", variable.name, ": want ", want));
+}
+
 // As percent-encoding has it.
 bool Decode(std::string_view text, std::string* out) {
   for (size_t i = 0; i < text.size(); ++i) {
@@ -58,16 +64,18 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadPairs(
     const Variable& variable) {
   std::vector<std::pair<std::string, std::string>> pairs;
   for (const absl::string_view part : absl::StrSplit(variable.value, ',', absl::SkipWhitespace())) {
+    const size_t number = pairs.size() + 1;
     const size_t equals = part.find('=');
     const absl::string_view name =
         absl::StripAsciiWhitespace(part.substr(0, std::min(equals, part.size())));
     if (equals == absl::string_view::npos || name.empty())
-      return Bad(variable, "NAME=VALUE, separated by commas");
+      return BadPair(variable, number, "NAME=VALUE, separated by commas");
     const absl::string_view encoded = absl::StripAsciiWhitespace(part.substr(equals + 1));
     std::string value;
     if (!Decode({encoded.data(), encoded.size()}, &value) ||
         std::any_of(value.begin(), value.end(), [](char c) { return c == '\r' || c == '\n'; }))
-      return Bad(variable, "values whose percent-encoding can be read, without line breaks");
+      return BadPair(variable, number,
+                     "a value whose percent-encoding can be read, without line breaks");
     pairs.emplace_back(std::string(name), std::move(value));
   }
   return pairs;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/config.h"
@@ -21,7 +22,9 @@ constexpr Nanos kPatience = kSecond;  // Spans are gathered for so long.
 constexpr Nanos kFirstPause = kSecond, kLongestPause = 30 * kSecond;
 
 std::string ShownUrl(const http::Url& url) {
-  return absl::StrCat(url.tls ? "https://" : "http://", url.host, ":", url.port, url.target);
+  // Without what may be a key.
+  return absl::StrCat(url.tls ? "https://" : "http://", url.host, ":", url.port,
+                      url.target.substr(0, url.target.find('?')));
 }
 
 // Those that OTLP says may be sent again.
@@ -139,8 +142,8 @@ absl::Status SpanExporter::SendOnce(const http::Question& question, size_t spans
     queue_.CountSent(spans - refused);
     return absl::OkStatus();
   }
-  const std::string what =
-      absl::StrCat("it answers ", answer.status, ": ", answer.body.substr(0, 200));
+  const std::string what = absl::StrCat("it answers ", answer.status, ": ",
+                                        absl::CHexEscape(answer.body.substr(0, 200)));
   if (!MayRepeat(answer.status)) return absl::FailedPreconditionError(what);
   int64_t seconds = 0;
   if (absl::SimpleAtoi(answer.retry_after, &seconds) && seconds > 0)

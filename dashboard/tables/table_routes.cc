@@ -241,10 +241,10 @@ absl::StatusOr<std::string> Drain(const AskNode& ask, const std::string& id) {
 absl::StatusOr<std::string> Kill(const AskNode& ask, const std::string& id) {
   const absl::StatusOr<ActorId> actor = ActorId::FromHex(id);
   if (!actor.ok()) return NoId(id);
-  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer known, Asked(ask, ListQuery("actors")));
-  const bool is_known = std::any_of(known.actors().begin(), known.actors().end(),
-                                    [&](const auto& row) { return row.actor_id() == id; });
-  if (!is_known && !known.truncated()) {
+  proto::StateQuery query = ListQuery("actors");
+  AddFilter(query, "actor_id", false, actor->ToHex());
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer known, Asked(ask, query));
+  if (known.actors().empty()) {
     return absl::NotFoundError(absl::StrCat("There is no actor ", id, " that a node knows of."));
   }
   proto::GcsRequest request;

@@ -130,6 +130,8 @@ auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, A
 PyObject* Submit(PyObject* self, Runtime& runtime, ArgumentList list) {
   const CallerObject& caller = In(self);
   const Submission submission(runtime, caller.call_template);
+  if (!submission.ok()) [[unlikely]]
+    return nullptr;
   if (caller.returns == 1) [[likely]] {
     absl::StatusOr<ObjectHandle> result = SubmitWith(SubmitOne, caller, runtime, std::move(list));
     if (!result.ok()) return RaiseStatus(result.status(), ErrorKind::kPendingCallsLimit);

@@ -328,6 +328,8 @@ PyObject* CreateActor(PyObject*, PyObject* const* args, Py_ssize_t count) {
     Runtime& here = *runtime.get();
     const RuntimeInUse in_use;
     const Submission submission(here, creation);
+    if (!submission.ok()) [[unlikely]]
+      return nullptr;
     const WithoutGil free;
     handle = here.CreateActor(creation, std::move(list));
   }

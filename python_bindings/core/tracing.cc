@@ -7,6 +7,7 @@
 
 #include "base/frame.h"
 #include "python_bindings/core/execution.h"
+#include "python_bindings/core/process.h"
 #include "worker/owner/task_record.h"
 
 namespace sheaf::python {
@@ -20,7 +21,7 @@ Owned IsOfActor(const proto::TaskTemplate& spec) {
   return Owned::Steal(PyBool_FromLong(spec.kind() != proto::TaskTemplate::TASK));
 }
 
-// Not set: there is none, or what makes spans failed, which is no reason for a call to fail.
+// Not set: there is none, or an exception is set: that of a signal's handler, which came meanwhile.
 TraceContext SpanOfCaller(const TemplateHandle& call) {
   TraceContext trace;
   const proto::TaskTemplate& spec = call->base ? call->base->spec : call->spec;
@@ -32,12 +33,7 @@ TraceContext SpanOfCaller(const TemplateHandle& call) {
   if (found && found.get() != Py_None && PyBytes_AsStringAndSize(found.get(), &bytes, &size) == 0 &&
       static_cast<size_t>(size) == sizeof trace)
     std::memcpy(&trace, bytes, sizeof trace);
-  if (PyErr_Occurred() != nullptr) [[unlikely]] {
-    // Ctrl-C meanwhile is for the program: it comes again behind this call.
-    if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0) PyErr_SetInterrupt();
-    PyErr_Clear();
-  }
-  return trace;
+  return PyErr_Occurred() == nullptr ? trace : TraceContext();
 }
 
 }  // namespace
@@ -58,6 +54,7 @@ void Submission::Enter(const TemplateHandle& call) {
   CallOrigin origin = HasCoroutines() ? OriginOfCoroutine() : *outer_;
   if (FollowsSpans()) {
     if (const TraceContext trace = SpanOfCaller(call); trace.is_set()) origin.trace = trace;
+    is_interrupted_ = PyErr_Occurred() != nullptr;
   }
   runtime_.SetCurrentOrigin(origin);
 }
@@ -78,7 +75,14 @@ BelowSpan::BelowSpan(const Execution& execution) {
   if (trace.get() == Py_None) [[likely]]
     return;
   if (trace) begun_ = Owned::Steal(begin(trace.get()));
-  if (!begun_) PyErr_Clear();  // No reason for the call to fail.
+  if (!begun_) {
+    // A cancellation meanwhile comes again in the call.
+    if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0) {
+      ExpectInterrupt();
+      PyErr_SetInterrupt();
+    }
+    PyErr_Clear();
+  }
   if (begun_.get() == Py_None) begun_ = {};
 }
 

@@ -25,12 +25,15 @@ class Submission {
     if (outer_) [[unlikely]]
       runtime_.SetCurrentOrigin(*outer_);
   }
+  // False: an exception is set, of a signal's handler; nothing is to be submitted.
+  bool ok() const { return !is_interrupted_; }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
 
  private:
   void Enter(const TemplateHandle& call);
   Runtime& runtime_;
+  bool is_interrupted_ = false;
   std::optional<RuntimeInUse> in_use_;  // While the user's code says what its span is, and after.
   std::optional<CallOrigin> outer_;     // nullopt: nothing was changed.
 };

@@ -265,16 +265,16 @@ def init(
         return init(address, ignore_reinit_error=ignore_reinit_error)
     _entries = plan.entries if plan else {}
     tracing.watch()
-    if hook:
-        tracing.run_hook(hook)
     _context = Context(session)
     _context.address_info["node_id"] = ids.node_id(_core.context()["node"])
-    if plan:
-        try:
+    try:
+        if hook:
+            tracing.run_hook(hook)
+        if plan:
             plan.upload()
-        except BaseException:
-            shutdown()
-            raise
+    except BaseException:
+        shutdown()
+        raise
     return _context
 
 

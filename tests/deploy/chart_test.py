@@ -289,17 +289,19 @@ class Rendered(WithHelm):
         (container,) = worker["spec"]["template"]["spec"]["containers"]
         self.assertIn(f"--address={names[0]}:6379", container["args"])
         # The script gives each pod a name of one label below that domain, and keeps its arguments.
+        # A pod of a StatefulSet has its own name there, and no other; that of a Deployment one that
+        # is made of its address.
         for one, start, port in [(head, "start --head", 6379), (worker, "start", 0)]:
             (container,) = one["spec"]["template"]["spec"]["containers"]
             script = container["command"][2].replace("exec sheaf", "echo")
             for address, label in [("10.1.2.3", "10-1-2-3"), ("fd00::7", "fd00--7")]:
                 done = subprocess.run(
                     ["sh", "-c", script, "sheaf", "--x y"],
-                    env={"POD_IP": address, "PATH": "/usr/bin:/bin"},
+                    env={"POD_IP": address, "PATH": "/usr/bin:/bin", "HOSTNAME": "x-head-0"},
                     capture_output=True,
                     text=True,
                 )
-                name = f"{label}{names[2][1:]}:{port}"
+                name = f"{label if one is worker else 'x-head-0'}{names[2][1:]}:{port}"
                 self.assertEqual(f"{start} --x y --advertise-address={name}\n", done.stdout)
         volumes = worker["spec"]["template"]["spec"]["volumes"]
         (tls,) = [volume["secret"] for volume in volumes if volume["name"] == "tls"]

@@ -83,7 +83,7 @@ def run_hook_of_job(hook: str) -> None:
     """In a worker: as its driver did. What fails there is said, and no reason for calls to fail."""
     try:
         run_hook(load_hook(hook))
-    except Exception:
+    except (Exception, SystemExit):
         print(f"sheaf: _tracing_startup_hook={hook!r} failed in this worker:", file=sys.stderr)
         sys.excepthook(*sys.exc_info())
 
@@ -107,7 +107,15 @@ def _attributes(name: str, of_actor: bool) -> dict[str, str]:
 
 
 def span_of_caller(name: str, of_actor: bool) -> bytes | None:
-    """The span that a call of that name, made here, is below; None: none is recorded."""
+    """The span that a call of that name, made here, is below; None: none is recorded, or what makes
+    spans failed, which is no reason for a call to fail."""
+    try:
+        return _span_of_caller(name, of_actor)
+    except Exception:
+        return None
+
+
+def _span_of_caller(name: str, of_actor: bool) -> bytes | None:
     from opentelemetry import trace  # The program has it, or its hook.
 
     if _hooked:
@@ -131,12 +139,17 @@ def span_of_caller(name: str, of_actor: bool) -> bytes | None:
 
 def begin(traced: tuple[bytes, str, bool]) -> tuple[Any, Any] | None:
     """What this thread, or coroutine, does from here on is below that span: its context, and the
-    name and kind of the call. Gives what `end` takes; None: the package is not installed."""
-    words, name, of_actor = traced
+    name and kind of the call. Gives what `end` takes; None: the package is not installed, or what
+    makes spans failed."""
     try:
-        from opentelemetry import context, trace
-    except ImportError:
+        return _begin(*traced)
+    except Exception:
         return None
+
+
+def _begin(words: bytes, name: str, of_actor: bool) -> tuple[Any, Any]:
+    from opentelemetry import context, trace
+
     high, low, parent, flags = _WORDS.unpack(words)
     caller = trace.SpanContext(
         high << 64 | low, parent, is_remote=True, trace_flags=trace.TraceFlags(flags & 0xFF)
@@ -156,9 +169,15 @@ def begin(traced: tuple[bytes, str, bool]) -> tuple[Any, Any] | None:
 
 def end(begun: tuple[Any, Any], error: BaseException | None) -> None:
     """The call has ended; `error` is what it raised, if it did."""
+    try:
+        _end(*begun, error)
+    except Exception:
+        return  # Of what makes spans, or of the error's own __str__.
+
+
+def _end(token: Any, span: Any, error: BaseException | None) -> None:
     from opentelemetry import context
 
-    token, span = begun
     context.detach(token)
     if span is None:
         return

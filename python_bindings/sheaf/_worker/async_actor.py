@@ -210,14 +210,14 @@ async def _run(
         execution.fail(ActorExit())
         _begin_to_leave()
     except BaseException as error:
+        execution.fail(error)
         if span is not None:
             tracing.end(span, error)
             span = None
-        execution.fail(error)
     finally:
+        _running.pop(task, None)
         if span is not None:
             tracing.end(span, None)
-        _running.pop(task, None)
         _cancelled.discard(task)
         if not _running and _leaving.is_set():
             _leave()

@@ -44,13 +44,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
 {{- /* (root, words, port): the command of a node. Others dial its pod, not a Service, behind which no node can listen: by its
-address, or, as certificates are for names, by a name made of that, below the headless Service. */}}
+address, or, as certificates are for names, by a name below the headless Service: the head's is its pod's, as of each pod of a
+StatefulSet; workers' are made of their addresses. */}}
 {{- define "sheaf.command" -}}
 {{- $root := index . 0 }}{{ $words := index . 1 }}{{ $port := index . 2 -}}
 {{- if include "sheaf.tlsSecret" $root -}}
 - sh
 - -c
-- exec {{ $words }} "$@" --advertise-address="$(IFS=.:; set -- $POD_IP; IFS=-; echo "$*").{{ include "sheaf.nodesDomain" $root }}:{{ $port }}"
+- exec {{ $words }} "$@" --advertise-address="{{ if $port }}$HOSTNAME{{ else }}$(IFS=.:; set -- $POD_IP; IFS=-; echo "$*"){{ end }}.{{ include "sheaf.nodesDomain" $root }}:{{ $port }}"
 - sheaf
 {{- else -}}
 - {{ splitList " " $words | join "\n- " }}

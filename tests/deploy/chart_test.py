@@ -370,11 +370,12 @@ class Running(WithHelm):
             capture_output=True,
         )
         names = self.folder / "hosts"
-        pod = "127-0-0-1.prod-sheaf-nodes.data.svc.cluster.local"
-        names.write_text(f"127.0.0.1 localhost {HEAD} {pod}\n")
+        domain = "prod-sheaf-nodes.data.svc.cluster.local"
+        known = [f"{label}.{domain}" for label in ("statefulset-0", "127-0-0-1")]
+        names.write_text(f"127.0.0.1 localhost {HEAD} {' '.join(known)}\n")
         (head, _), _ = self.pods("cert-manager", names)
         nodes = json.loads(head.run("sheaf", "list", "nodes", "--json"))["nodes"]
-        self.assertEqual([pod, pod], [node["address"].split(":")[0] for node in nodes])
+        self.assertEqual(known, [node["address"].split(":")[0] for node in nodes])
         self.assertEqual({"ALIVE"}, {node["state"] for node in nodes})
 
     def test_they_are_a_cluster_and_leave_it_in_order(self):

@@ -50,6 +50,7 @@ class Pod:
                 value = one.get("value", "127.0.0.1").replace("/var/lib/sheaf", str(folder))
             self.environment[one["name"]] = value
         self.environment["SHEAF_STATE_IN_MEMORY"] = "1"
+        self.environment["HOSTNAME"] = f"{folder.name.lower()}-0"  # As Kubernetes names a pod.
         words = [self.placed(word) for key in ("command", "args") for word in self.container[key]]
         mounted = f'mount --bind {names} /etc/hosts && exec "$@"'
         prefix = ["unshare", "--mount", "sh", "-c", mounted, "sh"] if names else []

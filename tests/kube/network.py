@@ -65,7 +65,13 @@ class Network:
             name, space = service["metadata"]["name"], service["metadata"]["namespace"]
             full, address = f"{name}.{space}.{DOMAIN}", service["spec"]["clusterIP"]
             behind = [
-                (one["addresses"][0], one["conditions"].get("ready"), part.get("ports") or [])
+                (
+                    one["addresses"][0],
+                    one["conditions"].get("ready"),
+                    part.get("ports") or [],
+                    # As CoreDNS: the name that its pod has, else one made of the address.
+                    one.get("hostname") or one["addresses"][0].replace(".", "-"),
+                )
                 for part in slices
                 if part["metadata"]["labels"].get("kubernetes.io/service-name") == name
                 and part["metadata"]["namespace"] == space
@@ -74,13 +80,13 @@ class Network:
             if space == "default":
                 continue  # The API server, which pods have no way to.
             if address == "None":
-                names |= {f"{pod.replace('.', '-')}.{full}": pod for pod, _, _ in behind}
+                names |= {f"{label}.{full}": pod for pod, _, _, label in behind}
                 continue
             names[full] = address
             for port in service["spec"]["ports"]:
                 ready = [
                     (pod, behind_it["port"])
-                    for pod, is_ready, ports in behind
+                    for pod, is_ready, ports, _ in behind
                     for behind_it in ports
                     if is_ready and behind_it["name"] == port["name"]
                 ]

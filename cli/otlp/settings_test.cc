@@ -78,7 +78,10 @@ SCENARIO("a value that cannot be used is named, with what is wanted") {
     INFO(status.ToString());
     CHECK(absl::IsInvalidArgument(status));
     CHECK(status.message().find(want) != std::string::npos);
-    CHECK(status.message().find(name + "='" + value + "'") != std::string::npos);
+    CHECK(status.message().find(name) != std::string::npos);
+    // Values of headers are secrets.
+    const bool is_told = status.message().find("='" + value + "'") != std::string::npos;
+    CHECK(is_told == (name != "OTEL_EXPORTER_OTLP_HEADERS"));
   }
 }
 

@@ -244,7 +244,10 @@ absl::StatusOr<std::string> Kill(const AskNode& ask, const std::string& id) {
   proto::StateQuery query = ListQuery("actors");
   AddFilter(query, "actor_id", false, actor->ToHex());
   SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer known, Asked(ask, query));
-  if (known.actors().empty()) {
+  const bool is_known =
+      std::any_of(known.actors().begin(), known.actors().end(),
+                  [&](const auto& row) { return row.actor_id() == actor->ToHex(); });
+  if (!is_known) {
     return absl::NotFoundError(absl::StrCat("There is no actor ", id, " that a node knows of."));
   }
   proto::GcsRequest request;

@@ -69,7 +69,15 @@ void GcsHost::TellLinks(GcsHead& head, bool up) {
   }
 }
 
-void GcsHost::Carry(Fate fate, Nanos* last_at, std::function<void()> deliver) {
+// A report of what there is on a node denies what has come since, so its sender relies on the order of
+// a link (GcsLink::Describe).
+bool SaysHowThingsAre(FrameKind kind, const std::string& body) {
+  proto::GcsRequest request;
+  return kind == FrameKind::kGcsRequest && request.ParseFromString(body) &&
+         request.has_node_report();
+}
+
+void GcsHost::Carry(Fate fate, Nanos* last_at, std::function<void()> deliver, bool keeps_place) {
   const uint64_t one_in = world_.faults.gcs_frame_fault_one_in;
   int copies = 1;
   Nanos delay = world_.Between(2 * kMicrosecond, 60 * kMicrosecond);
@@ -85,7 +93,7 @@ void GcsHost::Carry(Fate fate, Nanos* last_at, std::function<void()> deliver) {
       world_.queue.At(*last_at = std::max(*last_at, world_.now() + delay), deliver);
       if (fate == Fate::kTwice) {
         delay += world_.Between(kMillisecond, 200 * kMillisecond);
-        in_order = false;
+        in_order = keeps_place;
       }
       break;
     case Fate::kWhole:
@@ -103,7 +111,7 @@ void GcsHost::Carry(Fate fate, Nanos* last_at, std::function<void()> deliver) {
       default:
         world_.Count(Fault::kGcsFrameDelayed);
         delay = world_.Between(kMillisecond, 700 * kMillisecond);
-        in_order = false;  // Others overtake it.
+        in_order = keeps_place;  // Others overtake it.
     }
   }
   for (; copies > 0; --copies) {
@@ -153,10 +161,13 @@ void GcsHost::ToHead(Connection& connection, Message message) {
                         ? Fate::kWhole
                         : world_.methods->OfFrameToGcs(message.body);
   Nanos* const last_at = &last_from_[message.peer];
-  Carry(fate, last_at,
-        [this, head, life = head->life(), &connection, message = std::move(message)] {
-          Arrive(*head, life, connection, message);
-        });
+  const bool keeps_place = SaysHowThingsAre(message.kind, message.body);
+  Carry(
+      fate, last_at,
+      [this, head, life = head->life(), &connection, message = std::move(message)] {
+        Arrive(*head, life, connection, message);
+      },
+      keeps_place);
 }
 
 void GcsHost::Arrive(GcsHead& head, uint64_t life, Connection& connection, const Message& message) {

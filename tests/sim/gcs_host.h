@@ -108,7 +108,8 @@ class GcsHost {
   void NameFirstHolder(FrameKind kind, std::string* body);
   void TakeAllForReported(GcsHead& head);
   // Runs `deliver` after the way of one frame: never, once, or twice.
-  void Carry(Fate fate, Nanos* last_at, std::function<void()> deliver);
+  // `keeps_place`: no later frame overtakes it, as on real links none does any.
+  void Carry(Fate fate, Nanos* last_at, std::function<void()> deliver, bool keeps_place = false);
   Node* Find(ProcessId peer) const;
   bool Hears(const Node* node) const;
 

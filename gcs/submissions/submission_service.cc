@@ -126,7 +126,7 @@ Outcome SubmissionService::PlanSubmission(const proto::SubmitEntrypoint& request
     entry.give_up_at = Deadline(context_.clock.Now(), info.start_timeout_ns());
     entry.pending_words = choice.reason;
     entry.next_order = Deadline(context_.clock.Now(), kLookAgain);
-    if (info.state() == S::STARTING) SendStart(entry);
+    if (info.state() == S::STARTING) OnPlaced(entry);
   };
   return outcome;
 }
@@ -348,7 +348,7 @@ void SubmissionService::Apply(const Happening& what, S info) {
   switch (what.event) {
     case SubmissionEvent::kPlaced:
       entry.next_order = Deadline(now, context_.options.repeat_after);
-      SendStart(entry);
+      OnPlaced(entry);
       return;
     case SubmissionEvent::kGivenBack:
       placement_.OnGone(LatchOf(id), node);
@@ -363,6 +363,18 @@ void SubmissionService::Apply(const Happening& what, S info) {
     default:
       entry.next_order = entry.info.stopping() ? now : kForever;
   }
+}
+
+// The node that was chosen may have died while the choice was written, when it had nothing yet that
+// would have been known to die with it. It has never heard of the submission, so another one may.
+void SubmissionService::OnPlaced(SubmissionEntry& entry) {
+  const S& info = entry.info;
+  if (nodes_.IsMember(info.node())) return SendStart(entry);
+  entry.next_order = kForever;
+  Happen(nullptr, {.id = info.entrypoint().submission_id(),
+                   .attempt = info.attempt(),
+                   .event = SubmissionEvent::kGivenBack,
+                   .words = absl::StrCat("node ", info.node(), " died before it heard of it")});
 }
 
 void SubmissionService::Tell(const S& info) {

@@ -68,6 +68,7 @@ class SubmissionService {
   void Apply(const Happening& what, proto::Submission info);
   void End(const Happening& what, proto::Submission::State next, proto::Submission* info) const;
   void Order(SubmissionEntry& entry);
+  void OnPlaced(SubmissionEntry& entry);
   void SendStart(const SubmissionEntry& entry);
   void SendStop(NodeNumber node, const std::string& id, uint32_t attempt);
   ActorPlacement::Choice ChooseNode(const proto::Entrypoint& entrypoint, NodeNumber avoid);

@@ -45,8 +45,13 @@ void Cluster::Finish() {
   }
   if (!RunUntil(kLivenessLimit, [&] { return gcs_.up() && LivingCommands() == 0; }) &&
       world_.oracle.ok()) {
-    world_.oracle.Fail("O1", absl::StrCat(LivingCommands(), " commands have not ended ",
-                                          kLivenessLimit / kSecond, " s after the last call"));
+    const GcsStats gcs = gcs_.service().Stats();
+    world_.oracle.Fail(
+        "O1", absl::StrCat(gcs.submissions[proto::Submission::PENDING], " commands that wait, ",
+                           gcs.submissions[proto::Submission::STARTING], " that start and ",
+                           gcs.submissions[proto::Submission::RUNNING], " that run have not ended ",
+                           kLivenessLimit / kSecond, " s after the last call",
+                           gcs.recovering ? "; the GCS still recovers" : ""));
     return;
   }
   if (Process* driver = AnyDriver()) workload_.EndDetached(*driver);

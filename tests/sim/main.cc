@@ -41,6 +41,9 @@ struct SeveralNodes {
 };
 constexpr SeveralNodes kSeveralNodes[] = {{3, 100, 400'000}, {10, 1, 100'000}};
 constexpr uint64_t kFailedOnce[] = {117};  // Run besides: what they found stays mended.
+constexpr uint64_t kFailedOnceOfJobs[] = {487912094794, 487912097655};  // The same, of two nodes.
+constexpr uint64_t kEventsOfJobs = 3'000;                               // Of one run.
+constexpr uint64_t kTestEventsOfJobs = 200'000;                         // In all.
 constexpr uint64_t kSeedsPerPlant = 60;
 constexpr uint64_t kEvents = 20'000;  // Of one run, without --events;
 constexpr int kSmallCluster = 10;     // of more nodes than these, so many more for each.
@@ -188,6 +191,16 @@ int Test() {
     total.Add(result);
     if (!result.failures.empty()) PrintFailures(options, result);
   }
+  RunOptions jobs;
+  jobs.jobs = true;
+  jobs.nodes = 2;
+  jobs.events = kEventsOfJobs;
+  for (const uint64_t seed : kFailedOnceOfJobs) {
+    jobs.seed = seed;
+    RunEvents(jobs, 1, &total);
+  }
+  jobs.seed = kFirstSeed;
+  RunEvents(jobs, kTestEventsOfJobs, &total);
   total.Print();
   for (const int nodes : {1, 3}) {
     options.nodes = nodes;

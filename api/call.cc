@@ -4,11 +4,11 @@
 
 #include "sheaf/internal/call.h"
 
-#include "api/call_sampler.h"
 #include "api/coroutine_loop.h"
 #include "api/failures.h"
 #include "api/process.h"
 #include "api/registry.h"
+#include "api/sampling/call_sampler.h"
 #include "api/templates.h"
 #include "api/worker_handler.h"
 #include "sheaf/coroutine.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/call_sampler.h"
 #include "api/process.h"
+#include "api/sampling/call_sampler.h"
 
 namespace sheaf::inline v1::internal {
 namespace {

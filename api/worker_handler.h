@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "absl/container/flat_hash_map.h"
-#include "api/call_sampler.h"
 #include "api/core.h"
 #include "api/coroutine_loop.h"
+#include "api/sampling/call_sampler.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "sheaf/internal/registry.h"

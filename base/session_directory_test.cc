@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "base/session_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -213,6 +215,24 @@ SCENARIO("the latest head is the one that was started last, not the one that was
   REQUIRE(running.ok());
   CHECK(SessionDirectory::FindLatest(base, true).status().code() ==
         absl::StatusCode::kFailedPrecondition);
+}
+
+SCENARIO("a lock that somebody has for a moment is no node that runs") {
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "b";
+  const std::string head = DeadSession(base, 1, true);
+  std::ofstream(head + "/gcs.db") << "rows";
+  // As the last thread of a node that was killed, or who looks at sessions as well.
+  int lock = open((head + "/lock").c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(flock(lock, LOCK_EX | LOCK_NB) == 0);
+  std::thread lets_go([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    close(lock);
+  });
+  const auto latest = SessionDirectory::FindLatest(base, true);
+  lets_go.join();
+  REQUIRE(latest.ok());
+  CHECK(*latest == head);
 }
 
 SCENARIO("a node notices that its directory went") {

@@ -22,6 +22,8 @@ struct OtlpSettings {
   std::string authorities;  // A PEM file; "": the system's.
   std::vector<std::pair<std::string, std::string>> headers;
   Nanos timeout = 10 * kSecond;  // Of one request.
+  // So long the same spans are sent again: what is in them may be why they are not taken.
+  Nanos patience = 64 * kSecond;
   telemetry::TraceSampling sampling;
   telemetry::SpanAttributes resource;
 };

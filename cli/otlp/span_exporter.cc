@@ -108,6 +108,7 @@ void SpanExporter::Send(const std::vector<telemetry::CallSpan>& spans) {
   http::Question question{"POST", settings_.headers, {}};
   question.headers.emplace_back("Content-Type", "application/x-protobuf");
   question.body = telemetry::EncodeSpans(spans, settings_.resource, UnixNow() - MonotonicNow());
+  const Nanos give_up_at = MonotonicNow() + settings_.patience;
   for (Nanos pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     Nanos wanted = pause;
     const absl::Status sent = SendOnce(question, spans.size(), &wanted);
@@ -120,7 +121,8 @@ void SpanExporter::Send(const std::vector<telemetry::CallSpan>& spans) {
       if (!reached_before) Log(LogLevel::kInfo, "spans reach ", ShownUrl(settings_.url), " again");
       return;
     }
-    const bool again = absl::IsUnavailable(sent) || absl::IsDeadlineExceeded(sent);
+    const bool again = (absl::IsUnavailable(sent) || absl::IsDeadlineExceeded(sent)) &&
+                       MonotonicNow() < give_up_at;
     if (reached_before && !absl::IsCancelled(sent)) {
       Log(LogLevel::kWarning, "spans do not reach ", ShownUrl(settings_.url), ": ", sent.message(),
           "; calls go on without them");

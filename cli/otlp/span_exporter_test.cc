@@ -31,8 +31,9 @@ struct Receiver {
     REQUIRE(started.ok());
     server = *std::move(started);
   }
-  std::unique_ptr<SpanExporter> Exporter() {
+  std::unique_ptr<SpanExporter> Exporter(Nanos patience = kSecond) {
     OtlpSettings settings;
+    settings.patience = patience;
     settings.url = *http::ParseUrl(server->url() + "/v1/traces");
     return *SpanExporter::Start(std::move(settings));
   }
@@ -61,6 +62,14 @@ SCENARIO("what a receiver does not want is dropped and counted") {
   AddSpans(*exporter, 512);
   CHECK(WaitUntil(30 * kSecond, [&] { return exporter->queue().dropped() == 512; }));
   CHECK(exporter->queue().sent() == 0);
+}
+
+SCENARIO("spans that are not taken for too long make room for the next ones") {
+  Receiver receiver(503);
+  const auto exporter = receiver.Exporter(/*patience=*/0);
+  AddSpans(*exporter, 700);  // More than one request.
+  CHECK(WaitUntil(30 * kSecond, [&] { return exporter->queue().dropped() == 700; }));
+  CHECK(receiver.spans == 700);
 }
 
 SCENARIO("a receiver that is silent delays the end by its last words alone") {

@@ -35,6 +35,7 @@ MAY_USE = {folder: set(names.split()) for folder, names in MAY_USE.items()}
 # Folder below one of these -> what of the same top folder it may include besides itself: folders or
 # single headers. What is not named here lies at the top and may include all of its own.
 SUBFOLDERS = {
+    "api/sampling": "",
     "collective/shm": "collective",
     "collective/net": "collective collective/shm",
     "collective/nccl": "collective collective/net",

@@ -99,6 +99,20 @@ def run(program: str, row: str) -> Outcome:
     return cells, passed
 
 
+def run_seeds(command: list[str], seed: int, nodes: str) -> tuple[str, list[str]]:
+    """What the simulator printed, and the seeds that failed."""
+    output, passed, _ = execute([*command, "--seed", str(seed), "--nodes", nodes], 3600)
+    if passed:
+        return output, []
+    print(output, flush=True)
+    failed = re.findall(r"^seed (\d+ .*) fails", output, flags=re.M)
+    return output, failed or [f"{seed} and on, --nodes {nodes}"]
+
+
+def said_of(failed: list[str]) -> str:
+    return f"; failed seeds: {', '.join(failed)}" if failed else ", no seed failed"
+
+
 def simulate(program: str) -> Outcome:
     """The row `sim`: seeds from a random one on, until the time is over."""
     first = seed = random.randrange(1, 1 << 40)
@@ -108,23 +122,18 @@ def simulate(program: str) -> Outcome:
     for nodes in itertools.cycle(SIM_NODES):
         if time.monotonic() - begin >= float(os.environ.get("SIM_SECONDS", "300")):
             break
-        command = [program, "--seed", str(seed), "--seeds", str(SIM_BATCH), "--nodes", nodes]
-        output, passed, _ = execute(command, 3600)
-        if not passed:
-            print(output, flush=True)
-            failed += re.findall(r"^seed (\d+ .*) fails", output, flags=re.M) or [
-                f"{seed} and on, --nodes {nodes}"
-            ]
+        output, more = run_seeds([program, "--seeds", str(SIM_BATCH)], seed, nodes)
+        failed += more
         for name in counts:
             counts[name] += sum(int(n) for n in re.findall(rf"(\d+) {name}", output))
         seed += SIM_BATCH
-    figures = ", ".join(f"{count} {name}" for name, count in counts.items())
-    figures += f"; failed seeds: {', '.join(failed)}" if failed else ", no seed failed"
+    figures = ", ".join(f"{count} {name}" for name, count in counts.items()) + said_of(failed)
     print(f"row sim: {figures}", flush=True)
     return outcome(first, time.monotonic() - begin, not failed, [figures])
 
 
 def simulate_jobs(program: str) -> Outcome:
+    """The row `sim_jobs`."""
     first = seed = random.randrange(1, 1 << 40)
     begin = time.monotonic()
     until = first + int(os.environ.get("SIM_JOBS", "100000"))
@@ -134,21 +143,15 @@ def simulate_jobs(program: str) -> Outcome:
         if seed >= until:
             break
         batch = min(SIM_JOBS_BATCH, until - seed)
-        command = [program, "--jobs", f"--seed={seed}", f"--seeds={batch}"]
-        command += [f"--events={SIM_JOBS_EVENTS}", f"--nodes={nodes}"]
-        output, passed, _ = execute([part for word in command for part in word.split("=")], 3600)
-        if not passed:
-            print(output, flush=True)
-            failed += re.findall(r"^seed (\d+ .*) fails", output, flags=re.M) or [
-                f"{seed} and on, --nodes {nodes}"
-            ]
+        command = [program, "--jobs", "--seeds", str(batch), "--events", str(SIM_JOBS_EVENTS)]
+        output, more = run_seeds(command, seed, nodes)
+        failed += more
         for name in counts:
             counts[name] += sum(int(n) for n in re.findall(rf"{name} (\d+)", output))
         started += sum(int(n) for n in re.findall(r"that were started: (\d+)", output))
         seed += batch
     figures = f"{seed - first} runs, {started} commands, "
-    figures += ", ".join(f"{count} {name}" for name, count in counts.items())
-    figures += f"; failed seeds: {', '.join(failed)}" if failed else ", no seed failed"
+    figures += ", ".join(f"{count} {name}" for name, count in counts.items()) + said_of(failed)
     print(f"row sim_jobs: {figures}", flush=True)
     return outcome(first, time.monotonic() - begin, not failed, [figures])
 

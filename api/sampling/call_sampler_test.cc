@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "api/call_sampler.h"
+#include "api/sampling/call_sampler.h"
 
 #include <signal.h>
 

@@ -1,12 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "api/call_sampler.h"
+#include "api/sampling/call_sampler.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
@@ -16,7 +13,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <string>
 #include <string_view>
@@ -24,8 +20,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/debugging/symbolize.h"
-#include "absl/strings/str_cat.h"
+#include "api/sampling/code_names.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/mutex.h"
@@ -37,10 +32,6 @@ namespace {
 constexpr size_t kMostFrames = 126;  // Of a stack, the innermost ones.
 constexpr size_t kSamples = 32;      // Of a thread, between two looks at them.
 constexpr Nanos kLooksEvery = 200 * kMillisecond;
-constexpr size_t kMostNames = 50'000;  // Of addresses.
-// How long may be spent on names: a large program's symbols are looked through for each address.
-constexpr Nanos kNamesAtFirst = 100 * kMillisecond;
-constexpr int kNamesOneIn = 50;  // Of the time since.
 
 struct Sample {
   const FunctionRecord* function;
@@ -222,47 +213,9 @@ class ThreadTimer {
   ThreadSamples* samples_ = nullptr;
 };
 
-// "app::Twice<int>" -> "app::Twice": as the symbols of compiled functions are written here.
-std::string Plain(std::string_view name) {
-  std::string plain;
-  int depth = 0;
-  for (const char c : name) {
-    depth += c == '<';
-    if (depth == 0) plain += c;
-    depth -= c == '>';
-  }
-  if (plain.ends_with("()")) plain.resize(plain.size() - 2);
-  return plain;
-}
-
 bool IsOfSheaf(std::string_view name) {
   return name.starts_with("sheaf::") || name.starts_with("libsheaf");
 }
-
-// absl::Symbolize leaves files of programs open, also for processes that user code starts.
-class WithoutHeirs {
- public:
-  explicit WithoutHeirs(const char* file) {
-    // Of a program argv[0], which may name no file from here.
-    if (std::strcmp(file, program_invocation_name) == 0) file = "/proc/self/exe";
-    if (stat(file, &file_) != 0 || file_.st_nlink == 0) file_.st_ino = 0;
-    next_ = open("/dev/null", O_RDONLY | O_CLOEXEC);  // The file will have this number, as a rule.
-    if (next_ >= 0) close(next_);
-  }
-  ~WithoutHeirs() {
-    struct stat now{};
-    if (next_ >= 0 && file_.st_ino != 0 && fstat(next_, &now) == 0 && now.st_dev == file_.st_dev &&
-        now.st_ino == file_.st_ino)
-      fcntl(next_, F_SETFD, FD_CLOEXEC);
-  }
-  WithoutHeirs(const WithoutHeirs&) = delete;
-  WithoutHeirs& operator=(const WithoutHeirs&) = delete;
-  bool is_there() const { return file_.st_ino != 0; }
-
- private:
-  struct stat file_{};
-  int next_ = -1;
-};
 
 }  // namespace
 
@@ -286,10 +239,6 @@ class CallSampler::Writer {
   }
 
  private:
-  struct Name {
-    std::string function;  // Empty: no code of this process's.
-    uint32_t frame = 0;
-  };
   struct Called {
     std::string plain_name;
     uint32_t node = 0;
@@ -300,19 +249,12 @@ class CallSampler::Writer {
   bool ReadFrom(ThreadSamples& samples);
   void Add(const Sample& sample);
   const Called& CalledBy(const FunctionRecord* function);
-  const Name& NameOf(uintptr_t address);
-  bool MayName(Nanos now) const {
-    return named_for_ < kNamesAtFirst + (now - began_) / kNamesOneIn;
-  }
 
   const std::shared_ptr<std::byte> segment_;
   telemetry::ProfileWriter writer_;
   const uint64_t period_us_;
   const Nanos looks_every_;
-  const Nanos began_ = MonotonicNow();
-  Nanos named_for_ = 0;
-  absl::flat_hash_map<uintptr_t, Name> names_;
-  absl::flat_hash_map<std::string, Name> modules_;  // Of what has no name of its own.
+  CodeNames names_{writer_};
   absl::flat_hash_map<const FunctionRecord*, Called> called_;
   std::atomic<bool> stopping_{false};
   ThreadExecutor thread_;  // Last: it uses the others.
@@ -377,7 +319,7 @@ void CallSampler::Writer::Add(const Sample& sample) {
   uint32_t node = called.node;
   uint32_t depth = sample.depth;
   const auto name = [&]() -> const std::string& {
-    return NameOf(sample.frames[depth - 1]).function;
+    return names_.Of(sample.frames[depth - 1]).function;
   };
   while (depth > 0 && (name().empty() || IsOfSheaf(name()))) --depth;
   // The function that was called, behind what the standard library calls it by, or inlined there.
@@ -390,9 +332,9 @@ void CallSampler::Writer::Add(const Sample& sample) {
   }
   uint32_t last = telemetry::ProfileWriter::kNoFrame;
   for (; depth > 0; --depth) {
-    const Name& at = NameOf(sample.frames[depth - 1]);
+    const CodeNames::Name& at = names_.Of(sample.frames[depth - 1]);
     // Words that were no addresses of functions; and a library that calls itself, without names.
-    if (at.function.empty() || (at.frame == last && modules_.contains(at.function))) continue;
+    if (at.function.empty() || (at.frame == last && at.is_library)) continue;
     last = at.frame;
     node = writer_.Below(node, at.frame);
   }
@@ -403,34 +345,11 @@ void CallSampler::Writer::Add(const Sample& sample) {
 const CallSampler::Writer::Called& CallSampler::Writer::CalledBy(const FunctionRecord* function) {
   const auto [known, is_new] = called_.try_emplace(function);
   if (is_new) {
-    known->second = {Plain(function->name), writer_.Below(telemetry::ProfileWriter::kRoot,
-                                                          writer_.FrameOf(function->name, "", 0))};
+    known->second = {
+        WithoutTemplates(function->name),
+        writer_.Below(telemetry::ProfileWriter::kRoot, writer_.FrameOf(function->name, "", 0))};
   }
   return known->second;
-}
-
-const CallSampler::Writer::Name& CallSampler::Writer::NameOf(uintptr_t address) {
-  if (const auto known = names_.find(address); known != names_.end()) return known->second;
-  static const Name& none = *new Name;
-  const void* const at = reinterpret_cast<const void*>(address);
-  Dl_info module{};
-  if (dladdr(at, &module) == 0 || module.dli_fname == nullptr) return none;
-  const std::string_view path = module.dli_fname;
-  const std::string file(path.substr(path.rfind('/') + 1));
-  const auto [library, is_new] = modules_.try_emplace(file);
-  if (is_new) library->second = {file, writer_.FrameOf(file, path, 0)};
-  const Nanos begin = MonotonicNow();
-  if (!MayName(begin)) return library->second;
-  if (names_.size() >= kMostNames) names_.clear();
-  Name& name = names_[address] = library->second;
-  std::array<char, 1024> text;
-  if (const WithoutHeirs file_of(module.dli_fname);
-      file_of.is_there() && absl::Symbolize(at, text.data(), static_cast<int>(text.size()))) {
-    name.function = Plain(text.data());
-    name.frame = writer_.FrameOf(name.function, path, 0);
-  }
-  named_for_ += MonotonicNow() - begin;
-  return name;
 }
 
 int SampleSignal() { return SIGRTMAX - 5; }

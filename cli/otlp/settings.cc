@@ -81,6 +81,24 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadPairs(
   return pairs;
 }
 
+// What HTTP can carry.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadHeaders(
+    const Variable& variable) {
+  constexpr size_t kMostBytes = 8 * 1024;
+  SHEAF_ASSIGN_OR_RETURN(auto headers, ReadPairs(variable));
+  for (size_t i = 0; i < headers.size(); ++i) {
+    const auto& [name, value] = headers[i];
+    const bool is_token = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+      return absl::ascii_isalnum(c) ||
+             std::string_view("!#$%&'*+-.^_`|~").find(static_cast<char>(c)) !=
+                 std::string_view::npos;
+    });
+    if (!is_token || name.size() > kMostBytes || value.size() > kMostBytes)
+      return BadPair(variable, i + 1, "the name of a header and a value, each of 8 KiB at most");
+  }
+  return headers;
+}
+
 absl::StatusOr<http::Url> ReadEndpoint(const Environment& environment) {
   Variable variable = Find(environment, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
   std::string text = variable.value;
@@ -153,7 +171,7 @@ absl::StatusOr<std::optional<OtlpSettings>> OtlpSettingsOf(const Environment& en
   }
   OtlpSettings settings;
   SHEAF_ASSIGN_OR_RETURN(settings.url, ReadEndpoint(environment));
-  SHEAF_ASSIGN_OR_RETURN(settings.headers, ReadPairs(FindOtlp(environment, "HEADERS")));
+  SHEAF_ASSIGN_OR_RETURN(settings.headers, ReadHeaders(FindOtlp(environment, "HEADERS")));
   settings.authorities = FindOtlp(environment, "CERTIFICATE").value;
   if (const Variable timeout = FindOtlp(environment, "TIMEOUT"); !timeout.value.empty()) {
     int64_t milliseconds = 0;

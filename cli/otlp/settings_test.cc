@@ -67,6 +67,8 @@ SCENARIO("a value that cannot be used is named, with what is wanted") {
       {{{"OTEL_EXPORTER_OTLP_HEADERS", "nonsense"}}, "NAME=VALUE"},
       {{{"OTEL_EXPORTER_OTLP_HEADERS", "a=%0d%0ab:1"}}, "without line breaks"},
       {{{"OTEL_EXPORTER_OTLP_HEADERS", "a=%4"}}, "percent-encoding"},
+      {{{"OTEL_EXPORTER_OTLP_HEADERS", "Authorization: x=y"}}, "name of a header"},
+      {{{"OTEL_EXPORTER_OTLP_HEADERS", "a=" + std::string(9000, 'x')}}, "8 KiB"},
       {{{"OTEL_EXPORTER_OTLP_TIMEOUT", "soon"}}, "milliseconds"},
       {{{"OTEL_TRACES_SAMPLER", "jaeger_remote"}}, "always_on"},
       {{{"OTEL_TRACES_SAMPLER_ARG", "2"}}, "from 0 to 1"},

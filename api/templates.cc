@@ -183,6 +183,7 @@ proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options&
   spec.set_num_returns(function.streaming ? 0 : results);
   spec.set_streaming(function.streaming);
   spec.set_max_unconsumed(options.max_unconsumed);
+  spec.set_max_unconsumed_bytes(options.max_unconsumed_bytes);
   spec.set_retry_exceptions(options.retry_exceptions);
   if (options.max_retries && *options.max_retries < -1)
     throw InvalidArgumentError("retries are -1 (without bound) or more");

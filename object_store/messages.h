@@ -34,6 +34,9 @@ inline constexpr FrameKind kStoreFetch{135};
 // SlotPages[]: pages in which every slot is free and reserved for nothing, and into which the
 // sender can no longer write. What it announces and frees before this comes before this.
 inline constexpr FrameKind kStoreSlotReturn{136};
+// PartWanted[]: parts of objects, which are brought here as objects of the sender, or are not wanted
+// any more (docs/design/parts.md). Answered as a fetch, under the names of the parts.
+inline constexpr FrameKind kStorePart{138};
 // HoldHead, then HeldObject[]: a worker wants to hold the arguments of a call, or says what became
 // of that (raylet/objects/argument_ledger.h).
 inline constexpr FrameKind kStoreHold{137};
@@ -132,12 +135,22 @@ struct FetchWanted {
   ObjectLocation hint;  // Where a copy was said to be; slot kNoSlot: somewhere on `hint.node`.
   uint64_t size = 0;    // Of the payload; 0: not known.
 };
+struct PartWanted {
+  ObjectId id;  // Of the part; its maker is the sender.
+  ObjectId of;
+  ObjectLocation hint;  // Where a copy of `of` was said to be; slot kNoSlot: somewhere on that node.
+  uint64_t offset = 0;  // In its payload.
+  uint64_t bytes = 0;   // More than 0.
+  uint32_t cancel = 0;  // 1: it is not wanted any more.
+  uint32_t unused = 0;
+};
 enum class LookupOutcome : uint32_t {
   kFound = 0,
   kNotFound = 1,  // Not on this node, as far as the raylet knows.
   kDataLoss = 2,  // It was spilled and its copy on disk is damaged or gone.
   kFull = 3,      // It is spilled and there was no room to restore it in time.
   kComing = 4,    // No answer yet: the raylet is at it.
+  kOutOfRange = 5,  // The object has no such part.
 };
 struct LocatedObject {
   ObjectId id;
@@ -166,7 +179,7 @@ struct HoldAdmitted {
 };
 static_assert(sizeof(HoldHead) == 24 && sizeof(HeldObject) == 24);
 static_assert(sizeof(ExtentRequest) == 32 && sizeof(SlotRequest) == 24 && sizeof(SlotPages) == 8 &&
-              sizeof(ExtentGrant) == 32 && sizeof(ObjectName) == 32 && sizeof(FetchWanted) == 40 &&
+              sizeof(ExtentGrant) == 32 && sizeof(ObjectName) == 32 && sizeof(FetchWanted) == 40 && sizeof(PartWanted) == 72 &&
               sizeof(LocatedObject) == 40 && sizeof(StoreRefusal) == 40);
 
 // The items of a body; what is left over at its end (a malformed frame) is not looked at.

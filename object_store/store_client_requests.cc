@@ -277,6 +277,9 @@ void StoreClient::OnLocated(std::span<const LocatedObject> objects) {
         on_located_(object.id, absl::ResourceExhaustedError(
                                    "it is spilled, and the store has no room to restore it"));
         break;
+      case LookupOutcome::kOutOfRange:
+        on_located_(object.id, absl::OutOfRangeError("the object has no such part"));
+        break;
       case LookupOutcome::kComing:
         on_located_(object.id, absl::UnavailableError("on its way"));
         break;

@@ -36,7 +36,9 @@ class NoSpill final : public SpillStorage {
       uint64_t, std::span<const std::span<const std::byte>>) override {
     return absl::ResourceExhaustedError("no disk in this test");
   }
-  absl::Status Read(const SpillRecord&, std::byte*) override { return absl::DataLossError(""); }
+  absl::Status Read(const SpillRecord&, uint64_t, std::span<std::byte>) override {
+    return absl::DataLossError("");
+  }
   void Remove(uint64_t) override {}
 };
 

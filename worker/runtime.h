@@ -43,6 +43,20 @@ struct ObjectView {
   std::vector<ObjectHandle> nested;
 };
 
+// `bytes` (> 0) of the value of `object`, from `offset` on (docs/design/parts.md).
+struct ObjectPart {
+  ObjectHandle object;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+struct ObjectPlaces {
+  bool ready = false;             // Else nothing else is known.
+  std::vector<NodeNumber> nodes;  // With a copy, in memory or on disk; of an error none.
+  uint64_t size = 0;              // Bytes of the value.
+  bool in_reach = false;          // This process can read it without waiting.
+};
+
 // TaskTemplate::max_retries of a method that names no number of its own: the actor's
 // max_task_retries counts.
 inline constexpr int32_t kRetriesOfActor = -2;
@@ -225,6 +239,12 @@ class Runtime {
   // status.
   virtual absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline,
                            std::vector<ObjectView>* views) = 0;
+  // The same of parts of objects. Of those in reach nothing is copied; of others the parts alone are
+  // brought here. kInvalidArgument: one is empty.
+  virtual absl::Status GetParts(std::span<const ObjectPart> parts, Nanos deadline,
+                                std::vector<ObjectView>* views) = 0;
+  // Where the values of objects lie, as far as this process knows; nothing is waited for or brought.
+  virtual std::vector<ObjectPlaces> PlacesOf(std::span<const ObjectHandle> objects) = 0;
   // Until `num_returns` are ready, or `deadline`: the indices of the first ready ones, ascending,
   // at most `num_returns`. `bring`: values that lie on other nodes or on disk are fetched, some at
   // a time, and are ready when they have come; what has come may make way for others later.

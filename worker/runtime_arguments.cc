@@ -85,7 +85,7 @@ absl::Status RuntimeImpl::MoveLargeArguments(ArgumentList* arguments) {
       };
       ArgumentCodec::Visit(run, add, ignore).IgnoreError();
     } else {
-      absl::StatusOr<ObjectHandle> stored = PutInStore(bytes, {});
+      absl::StatusOr<ObjectHandle> stored = PutInStore(*this, bytes, {});
       if (!stored.ok()) return stored.status();
       ArgumentCodec::AddPack(moved, *stored, run.count());
     }
@@ -104,7 +104,7 @@ absl::Status RuntimeImpl::MoveLargeArguments(ArgumentList* arguments) {
           moved.AddValue(bytes, nested);
           return absl::OkStatus();
         }
-        absl::StatusOr<ObjectHandle> stored = PutInStore(bytes, nested);
+        absl::StatusOr<ObjectHandle> stored = PutInStore(*this, bytes, nested);
         if (stored.ok()) moved.AddReference(*stored);
         return stored.status();
       },

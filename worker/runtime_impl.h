@@ -65,6 +65,9 @@ class RuntimeImpl final : public Runtime,
                                     std::span<const ObjectHandle> nested) override;
   absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline,
                    std::vector<ObjectView>* views) override;
+  absl::Status GetParts(std::span<const ObjectPart> parts, Nanos deadline,
+                        std::vector<ObjectView>* views) override;
+  std::vector<ObjectPlaces> PlacesOf(std::span<const ObjectHandle> objects) override;
   absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects,
                                            size_t num_returns, Nanos deadline, bool bring) override;
   bool IsReady(const ObjectHandle& object) override;
@@ -159,10 +162,6 @@ class RuntimeImpl final : public Runtime,
   void Ended(CallExecution* call) override;
 
   // runtime_objects.cc
-  absl::StatusOr<MutableBuffer> CreateNamed(Lock& lock, ObjectSpec spec, Nanos deadline,
-                                            std::span<const ObjectHandle> nested);
-  absl::StatusOr<ObjectHandle> PutInStore(std::string_view bytes,
-                                          std::span<const ObjectHandle> nested);
 
   // runtime_arguments.cc
   absl::Status MoveLargeArguments(ArgumentList* arguments);
@@ -231,5 +230,9 @@ class RuntimeImpl final : public Runtime,
   std::unique_ptr<LoopCalls> loop_calls_;
   std::condition_variable helper_called_;  // By whoever gives loop_calls_ something to wait for.
 };
+
+// A new object in the store, whatever its size. Errors: as of Runtime::Create.
+absl::StatusOr<ObjectHandle> PutInStore(Runtime& runtime, std::string_view bytes,
+                                        std::span<const ObjectHandle> nested);
 
 }  // namespace sheaf

@@ -6,6 +6,7 @@
 #include "object_store/parallel_copy.h"
 #include "worker/core/gathering.h"
 #include "worker/core/object_creation.h"
+#include "worker/core/part_gathering.h"
 #include "worker/limits.h"
 #include "worker/runtime_impl.h"
 
@@ -19,15 +20,25 @@ constexpr Nanos kStoreAnswer = 330 * kSecond;
 // Programs look for these words.
 constexpr char kNotReady[] = "Get timed out: some object(s) not ready: ";
 
+// Waits for room as long as `deadline` says, or the raylet.
+absl::StatusOr<MutableBuffer> CreateNamed(ProcessCore& core, Driver& driver, Driver::Lock& lock,
+                                          Nanos now, ObjectSpec spec, Nanos deadline,
+                                          std::span<const ObjectHandle> nested) {
+  spec.wait = std::clamp<Nanos>(deadline - now, kMillisecond, kStoreWait);
+  ObjectCreation creation(core, spec, nested);
+  return creation.End(driver.DriveUntil(
+      lock, std::min(deadline, now + kStoreAnswer), [&] { return creation.Look(); },
+      WaitsFor::kRoom));
+}
+
 }  // namespace
 
-absl::StatusOr<ObjectHandle> RuntimeImpl::PutInStore(std::string_view bytes,
-                                                     std::span<const ObjectHandle> nested) {
-  const ObjectId id = NextStoredName();
-  absl::StatusOr<ObjectLocation> location = StoreValue(id, 0, bytes, nested);
-  if (!location.ok()) return location.status();
-  Lock lock(*driver_);
-  return core_->AddStored(id, *location, bytes.size(), nested);
+absl::StatusOr<ObjectHandle> PutInStore(Runtime& runtime, std::string_view bytes,
+                                        std::span<const ObjectHandle> nested) {
+  absl::StatusOr<MutableBuffer> buffer = runtime.Create(bytes.size(), kForever, nested);
+  if (!buffer.ok()) return buffer.status();
+  ParallelCopy(buffer->data(), bytes.data(), bytes.size());
+  return runtime.Seal(*std::move(buffer), nested);
 }
 
 std::optional<ObjectLocation> RuntimeImpl::StoreIfBehind(const CallExecution& call, ObjectId id,
@@ -52,25 +63,15 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
     if (core_->owner.references.HasRoomFor(bytes.size())) [[likely]]
       return core_->PutValue(bytes, nested);
   }
-  return PutInStore(bytes, nested);
-}
-
-// Waits for room as long as `deadline` says, or the raylet.
-absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, ObjectSpec spec, Nanos deadline,
-                                                       std::span<const ObjectHandle> nested) {
-  const Nanos now = clock_.Now();
-  spec.wait = std::clamp<Nanos>(deadline - now, kMillisecond, kStoreWait);
-  ObjectCreation creation(*core_, spec, nested);
-  return creation.End(driver_->DriveUntil(
-      lock, std::min(deadline, now + kStoreAnswer), [&] { return creation.Look(); },
-      WaitsFor::kRoom));
+  return PutInStore(*this, bytes, nested);
 }
 
 absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline,
                                                   std::span<const ObjectHandle> nested) {
   if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
   Lock lock(*driver_);
-  return CreateNamed(lock, {.id = core_->NextName(), .size_bytes = size}, deadline, nested);
+  return CreateNamed(*core_, *driver_, lock, clock_.Now(),
+                     {.id = core_->NextName(), .size_bytes = size}, deadline, nested);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::Seal(MutableBuffer buffer,
@@ -87,7 +88,8 @@ ObjectLocation RuntimeImpl::SealValue(MutableBuffer buffer) {
 absl::StatusOr<MutableBuffer> RuntimeImpl::CreateValue(ObjectId id, uint32_t attempt, size_t size,
                                                        std::span<const ObjectHandle> nested) {
   Lock lock(*driver_);
-  return CreateNamed(lock, {.id = id, .attempt = attempt, .size_bytes = size}, kForever, nested);
+  return CreateNamed(*core_, *driver_, lock, clock_.Now(),
+                     {.id = id, .attempt = attempt, .size_bytes = size}, kForever, nested);
 }
 
 absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t attempt,
@@ -136,6 +138,48 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
                      core_->WhatItWaitsFor(*objects[gathering.next()].entry())));
   }
   return status;
+}
+
+absl::Status RuntimeImpl::GetParts(std::span<const ObjectPart> parts, Nanos deadline,
+                                   std::vector<ObjectView>* views) {
+  for (const ObjectPart& part : parts) {
+    const bool fits =
+        part.bytes <= kMaxPayloadBytes && part.offset <= kMaxPayloadBytes - part.bytes;
+    if (!part.object || part.bytes == 0 || !fits) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no object has a part of ", part.bytes, " bytes at ", part.offset));
+    }
+  }
+  Lock lock(*driver_);
+  PartGathering gathering(*core_, parts, views);
+  const absl::Status status = driver_->DriveUntil(lock, deadline, [&] { return gathering.Look(); });
+  if (!absl::IsDeadlineExceeded(status)) return status.ok() ? gathering.status() : status;
+  return absl::DeadlineExceededError(absl::StrCat(
+      kNotReady, "a part of ", core_->WhatItWaitsFor(*gathering.next().object.entry())));
+}
+
+std::vector<ObjectPlaces> RuntimeImpl::PlacesOf(std::span<const ObjectHandle> objects) {
+  std::vector<ObjectPlaces> places(objects.size());
+  Lock lock(*driver_);
+  for (size_t i = 0; i < objects.size(); ++i) {
+    ObjectEntry& entry = *objects[i].entry();
+    core_->owner.resolver.Want(entry);
+    ObjectPlaces& out = places[i];
+    out.ready = entry.ready();
+    out.in_reach = core_->owner.resolver.IsHere(entry);
+    out.size = entry.size;
+    if (entry.state == ObjectState::kValue) {
+      out.nodes = {self_.node};
+      out.size = entry.value.size();
+    } else if (entry.state == ObjectState::kStore) {
+      if (entry.location.node != 0) out.nodes.push_back(entry.location.node);
+      if (!entry.extra) continue;
+      for (const ObjectLocation& copy : entry.extra->copies) {
+        if (copy.node != entry.location.node) out.nodes.push_back(copy.node);
+      }
+    }
+  }
+  return places;
 }
 
 absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHandle> objects,

@@ -28,7 +28,8 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
   if (!room.ok()) return room;
   if (call.IsOver()) return absl::CancelledError("nobody wants more items");
   core_->SendItem(call, item, nested);
-  if (call.spec().max_unconsumed() <= 0) return absl::OkStatus();
+  if (call.spec().max_unconsumed() <= 0 && call.spec().max_unconsumed_bytes() <= 0)
+    return absl::OkStatus();
   // Here, not before the next item: that shall not be made while nobody wants it.
   return driver_->DriveUntil(lock, kForever, [&] { return core_->MayYield(call); });
 }

@@ -33,10 +33,13 @@ class ArenaMemory {
 
 // Where one object lies on disk.
 struct SpillRecord {
+  // A part of an object is read in blocks of this size, each of which is checked by itself.
+  static constexpr uint64_t kBlockBytes = 256 * 1024;
+
   uint64_t file = 0;  // 0: nowhere.
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  uint32_t crc = 0;  // Crc32c of the bytes.
+  std::vector<uint32_t> crcs;  // Crc32c of each block of the bytes.
 };
 
 // Files of spilled objects. Blocking; called on the disk thread only, but for BytesWritten.
@@ -48,9 +51,10 @@ class SpillStorage {
   // left behind then.
   virtual absl::StatusOr<std::vector<SpillRecord>> Write(
       uint64_t file, std::span<const std::span<const std::byte>> pieces) = 0;
-  // Reads into `bytes`, record.bytes long. kDataLoss: the file is gone, too short, or its bytes are
-  // not those that were written.
-  virtual absl::Status Read(const SpillRecord& record, std::byte* bytes) = 0;
+  // Reads the bytes of the object from `from` on into all of `to`, which ends within the object.
+  // kDataLoss: the file is gone, too short, or what lies there is not what was written.
+  virtual absl::Status Read(const SpillRecord& record, uint64_t from,
+                            std::span<std::byte> to) = 0;
   virtual void Remove(uint64_t file) = 0;
   // Grows as bytes reach the disk, those of an unfinished file too. Any thread.
   virtual uint64_t BytesWritten() const { return 0; }

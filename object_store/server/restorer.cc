@@ -48,7 +48,7 @@ void Restorer::ReadInto(const std::shared_ptr<ObjectRecord>& record, Shelf::Plac
   deps_.loop.RunElsewhere(
       deps_.disk,
       [&spill = deps_.spill, outcome, disk = record->disk, memory] {
-        *outcome = spill.Read(disk, memory);
+        *outcome = spill.Read(disk, 0, {memory, disk.bytes});
       },
       [this, record, range = place.range, outcome] { OnRead(record, range, *outcome); });
 }

@@ -39,6 +39,27 @@ uint32_t Checksum(std::span<const std::byte> bytes) {
   return Crc32c({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
+std::vector<uint32_t> ChecksumsOf(std::span<const std::byte> bytes) {
+  std::vector<uint32_t> crcs;
+  crcs.reserve((bytes.size() + SpillRecord::kBlockBytes - 1) / SpillRecord::kBlockBytes);
+  for (size_t at = 0; at < bytes.size(); at += SpillRecord::kBlockBytes)
+    crcs.push_back(
+        Checksum(bytes.subspan(at, std::min<size_t>(SpillRecord::kBlockBytes, bytes.size() - at))));
+  return crcs;
+}
+
+absl::Status ReadAll(int fd, const std::string& path, uint64_t offset, std::span<std::byte> to) {
+  for (size_t at = 0; at < to.size();) {
+    const ssize_t count =
+        pread(fd, to.data() + at, to.size() - at, static_cast<off_t>(offset + at));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return absl::DataLossError(absl::StrCat(path, ": ", std::strerror(errno)));
+    if (count == 0) return absl::DataLossError(absl::StrCat(path, " is too short"));
+    at += static_cast<size_t>(count);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FileSpill>> FileSpill::Open(Options options) {
@@ -68,7 +89,7 @@ absl::StatusOr<std::vector<SpillRecord>> FileSpill::Write(
   std::vector<SpillRecord> records;
   for (const auto& piece : pieces) {
     records.push_back(
-        {.file = file, .offset = total, .bytes = piece.size(), .crc = Checksum(piece)});
+        {.file = file, .offset = total, .bytes = piece.size(), .crcs = ChecksumsOf(piece)});
     total += piece.size();
   }
   struct statvfs disk;
@@ -123,20 +144,28 @@ absl::Status FileSpill::WriteAll(int fd, std::span<const std::span<const std::by
   return absl::OkStatus();
 }
 
-absl::Status FileSpill::Read(const SpillRecord& record, std::byte* bytes) {
+absl::Status FileSpill::Read(const SpillRecord& record, uint64_t from, std::span<std::byte> to) {
   const std::string path = PathOf(record.file);
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return absl::DataLossError(absl::StrCat(path, ": ", std::strerror(errno)));
-  for (uint64_t at = 0; at < record.bytes;) {
-    const ssize_t count =
-        pread(fd.get(), bytes + at, record.bytes - at, static_cast<off_t>(record.offset + at));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return absl::DataLossError(absl::StrCat(path, ": ", std::strerror(errno)));
-    if (count == 0) return absl::DataLossError(absl::StrCat(path, " is too short"));
-    at += static_cast<uint64_t>(count);
-  }
-  if (Checksum({bytes, record.bytes}) != record.crc) {
-    return absl::DataLossError(absl::StrCat(path, ": wrong checksum at ", record.offset));
+  std::vector<std::byte> cut;  // A block of which only a part is wanted.
+  for (size_t done = 0; done < to.size();) {
+    const uint64_t block = (from + done) / SpillRecord::kBlockBytes;
+    const uint64_t begin = block * SpillRecord::kBlockBytes;
+    const uint64_t bytes = std::min(SpillRecord::kBlockBytes, record.bytes - begin);
+    const uint64_t skipped = from + done - begin;
+    const size_t wanted = std::min<size_t>(bytes - skipped, to.size() - done);
+    std::span<std::byte> place = to.subspan(done, wanted);
+    if (wanted != bytes) {
+      cut.resize(bytes);
+      place = cut;
+    }
+    SHEAF_RETURN_IF_ERROR(ReadAll(fd.get(), path, record.offset + begin, place));
+    if (Checksum(place) != record.crcs[block]) {
+      return absl::DataLossError(absl::StrCat(path, ": wrong checksum at ", record.offset + begin));
+    }
+    if (wanted != bytes) std::memcpy(to.data() + done, place.data() + skipped, wanted);
+    done += wanted;
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Spilled objects in files of one directory, on any file system. A file holds the bytes of one
-// batch of objects, one behind the other; where each lies and its checksum is what SpillRecord
-// says. The files mean nothing to a later raylet, so a new one removes them.
+// batch of objects, one behind the other; where each lies and the checksums of its blocks is what
+// SpillRecord says. The files mean nothing to a later raylet, so a new one removes them.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ class FileSpill final : public SpillStorage {
 
   absl::StatusOr<std::vector<SpillRecord>> Write(
       uint64_t file, std::span<const std::span<const std::byte>> pieces) override;
-  absl::Status Read(const SpillRecord& record, std::byte* bytes) override;
+  absl::Status Read(const SpillRecord& record, uint64_t from, std::span<std::byte> to) override;
   void Remove(uint64_t file) override;
   uint64_t BytesWritten() const override { return written_.load(std::memory_order_relaxed); }
 

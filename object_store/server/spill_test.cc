@@ -38,7 +38,7 @@ SCENARIO("a spill file gives back what was written, or says that it cannot") {
   CHECK((attributes.st_mode & 0777) == 0700);
   std::string back(two.size(), '\0');
   const auto read = [&] {
-    return (*spill)->Read((*records)[1], reinterpret_cast<std::byte*>(back.data()));
+    return (*spill)->Read((*records)[1], 0, std::as_writable_bytes(std::span(back)));
   };
   THEN("whole") {
     REQUIRE(read().ok());
@@ -76,7 +76,7 @@ SCENARIO("a long file says how far it has come to the disk before it is complete
   REQUIRE(records.ok());
   CHECK((*spill)->BytesWritten() == 12 * kMiB);  // Of 17, all strides but the one under way.
   std::string back(second.size(), '\0');
-  CHECK((*spill)->Read((*records)[1], reinterpret_cast<std::byte*>(back.data())).ok());
+  CHECK((*spill)->Read((*records)[1], 0, std::as_writable_bytes(std::span(back))).ok());
   CHECK(back == second);
 }
 

@@ -54,15 +54,15 @@ class MemorySpill final : public SpillStorage {
     std::vector<SpillRecord> records;
     std::string& bytes = files[file];
     for (const auto& piece : pieces) {
-      records.push_back({file, bytes.size(), piece.size(), 0});
+      records.push_back({file, bytes.size(), piece.size(), {}});
       bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     }
     return records;
   }
-  absl::Status Read(const SpillRecord& record, std::byte* bytes) override {
+  absl::Status Read(const SpillRecord& record, uint64_t from, std::span<std::byte> to) override {
     const auto file = files.find(record.file);
     if (file == files.end()) return absl::DataLossError("the file is gone");
-    std::memcpy(bytes, file->second.data() + record.offset, record.bytes);
+    std::memcpy(to.data(), file->second.data() + record.offset + from, to.size());
     return absl::OkStatus();
   }
   void Remove(uint64_t file) override { files.erase(file); }

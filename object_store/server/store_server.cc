@@ -4,10 +4,18 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/frame.h"
 
 namespace sheaf {
+namespace {
+
+constexpr RangeReader::Options kRanges{.most_bytes = uint64_t{64} << 20,
+                                       .most_waiting_bytes = uint64_t{256} << 20,
+                                       .patience = 10 * kSecond};
+
+}  // namespace
 
 StoreServer::StoreServer(StoreOptions options, Deps deps, uint64_t capacity_bytes)
     : options_(options),
@@ -43,6 +51,7 @@ StoreServer::StoreServer(StoreOptions options, Deps deps, uint64_t capacity_byte
                files_, room_, index_}),
       restorer_(options.restore_wait, {deps.clock, deps.arena, deps.spill, deps.disk, loop_, table_,
                                        shelf_, slots_, room_, index_}),
+      ranges_(kRanges, {deps.clock, deps.spill, deps.disk, loop_, files_, index_}),
       arrivals_({.node = options.node, .capacity_bytes = this->capacity_bytes()},
                 {deps.clock, deps.observer, deps.arena, loop_, table_, shelf_, slots_, room_,
                  freed_, index_}) {
@@ -185,9 +194,11 @@ StoreStats StoreServer::Stats() const {
   stats.restores = restorer_.counts().restores;
   stats.spill_written_bytes = spills_.counts().written_bytes;
   stats.restored_bytes = restorer_.counts().restored_bytes;
-  stats.disk_failures = spills_.counts().failures + restorer_.counts().lost;
+  stats.range_reads = ranges_.counts().reads;
+  stats.range_bytes = ranges_.counts().bytes;
+  stats.disk_failures = spills_.counts().failures + restorer_.counts().lost + ranges_.counts().lost;
   stats.refusals = refusals_.refusals() + arrivals_.counts().refusals;
-  stats.lost = restorer_.counts().lost;
+  stats.lost = restorer_.counts().lost + ranges_.counts().lost;
   stats.violations = refusals_.violations();
   stats.copies = arrivals_.counts().copies;
   stats.copied_bytes = arrivals_.counts().copied_bytes;
@@ -239,11 +250,36 @@ void StoreServer::Pin(ObjectId id, const ObjectLocation& hint,
       case LookupOutcome::kFull:
         return done(absl::ResourceExhaustedError("no room to restore it on its node"));
       case LookupOutcome::kNotFound:
-      case LookupOutcome::kComing:  // No outcome.
+      case LookupOutcome::kComing:      // No outcome.
+      case LookupOutcome::kOutOfRange:  // Of parts alone.
         return done(absl::NotFoundError("it was freed"));
     }
   });
   if (record->place == ObjectPlace::kDisk) restorer_.Start(record);
+}
+
+void StoreServer::PinRange(ObjectId id, const ObjectLocation& hint, std::optional<uint32_t> attempt,
+                           uint64_t from, uint64_t bytes,
+                           std::function<void(absl::StatusOr<Pinned>)> done) {
+  const std::shared_ptr<ObjectRecord> record = index_.Find(id, hint);
+  if (record == nullptr) return done(absl::NotFoundError("no such object on this node"));
+  if (attempt && record->info.attempt != *attempt)
+    return done(absl::NotFoundError("another attempt of it is here"));
+  const uint64_t size = record->info.size_bytes;
+  if (from > size || bytes > size - from) {
+    return done(absl::OutOfRangeError(absl::StrCat("it has ", size, " bytes")));
+  }
+  if (record->place == ObjectPlace::kMemory) {
+    Pinned pinned = PinNow(record);
+    pinned.bytes = pinned.bytes.subspan(from, bytes);
+    return done(std::move(pinned));
+  }
+  ranges_.Read(
+      record, from, bytes,
+      [info = record->info, done = std::move(done)](absl::StatusOr<RangeReader::Range> range) {
+        if (!range.ok()) return done(range.status());
+        done(Pinned{.info = info, .bytes = range->bytes, .hold = std::move(range->hold)});
+      });
 }
 
 void StoreServer::TakeUnused(uint64_t bytes, bool populated) {

@@ -16,6 +16,7 @@
 //             freed_objects.h     freed, not yet out of views
 //   objects   object_index.h      sealed, found, freed        arrivals.h          from other nodes
 //   disk      spill_scheduler.h   there                       restorer.h          and back
+//             range_reader.h      parts of what stays there
 //   room      room_queue.h        who waits for memory        slot_queue.h        for slots
 //             recalls.h           what processes can spare    population.h        ahead of need
 //             refusals.h          what is said at last
@@ -25,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -49,6 +51,7 @@
 #include "object_store/server/arrivals.h"
 #include "object_store/server/freed_objects.h"
 #include "object_store/server/object_index.h"
+#include "object_store/server/range_reader.h"
 #include "object_store/server/recalls.h"
 #include "object_store/server/refusals.h"
 #include "object_store/server/restorer.h"
@@ -93,6 +96,8 @@ struct StoreStats {
   // Since the start.
   uint64_t spills = 0;  // Objects written to disk.
   uint64_t restores = 0;
+  uint64_t range_reads = 0;  // Parts of objects read from disk,
+  uint64_t range_bytes = 0;  // and their bytes.
   uint64_t spill_written_bytes = 0, restored_bytes = 0;
   uint64_t disk_failures = 0;  // Writes and reads of spilled objects.
   uint64_t refusals = 0;
@@ -185,6 +190,10 @@ class StoreServer final : private RoomSource {
   // kResourceExhausted: it is on disk and there is no room to restore it.
   void Pin(ObjectId id, const ObjectLocation& hint,
            std::function<void(absl::StatusOr<Pinned>)> done);
+  // The same of a part of its payload, which alone is read when it is on disk. `attempt`: no other
+  // will do. kOutOfRange: it has no such bytes; kUnavailable: ask again.
+  void PinRange(ObjectId id, const ObjectLocation& hint, std::optional<uint32_t> attempt,
+                uint64_t from, uint64_t bytes, std::function<void(absl::StatusOr<Pinned>)> done);
 
   // Copies of other nodes' objects that are to arrive: as Arrivals says.
   using Arrival = sheaf::Arrival;
@@ -234,6 +243,7 @@ class StoreServer final : private RoomSource {
   ObjectIndex index_;
   SpillScheduler spills_;
   Restorer restorer_;
+  RangeReader ranges_;
   Arrivals arrivals_;
   std::vector<std::byte> scratch_;  // The frame in hand: its sender may write the original.
 };

@@ -13,6 +13,7 @@
 #include "python_bindings/core/execution.h"
 #include "python_bindings/core/logs.h"
 #include "python_bindings/core/objects.h"
+#include "python_bindings/core/parts.h"
 #include "python_bindings/core/pickled_value.h"
 #include "python_bindings/core/ready_queue.h"
 #include "python_bindings/core/reference.h"
@@ -25,7 +26,9 @@ NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);
   PyObject* const self = module.ptr();
   if (!AddReferenceType(self) || !AddPinnedType(self) || !AddCallerType(self) ||
-      !AddExecutionType(self) || PyModule_AddFunctions(self, object_functions) != 0) {
+      !AddExecutionType(self) || !AddPartsType(self) ||
+      PyModule_AddFunctions(self, object_functions) != 0 ||
+      PyModule_AddFunctions(self, part_functions) != 0) {
     throw nanobind::python_error();
   }
   module.attr("__version__") = std::string(sheaf::kSheafVersion);

@@ -23,6 +23,7 @@ inline constexpr uint8_t kOutOfBandMark =
     0xc1;                                     // With which no msgpack value begins; then a version:
 inline constexpr uint8_t kVersionArrays = 1;  // Of C++: arrays beside a msgpack value.
 inline constexpr uint8_t kVersionPickle = 2;  // PickleHead (python_bindings/core/pickled_value.h).
+inline constexpr uint8_t kVersionParts = 4;   // PartsHead (python_bindings/core/parts.h).
 // Then the tuple of the keywords of a call: its last arguments.
 inline constexpr uint8_t kVersionNames = 3;
 

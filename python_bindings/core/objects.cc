@@ -233,6 +233,40 @@ PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return NewReference(**std::move(item));
 }
 
+// object_places([reference]): for each (ready, [numbers of nodes], bytes, in reach).
+PyObject* ObjectPlacesOf(PyObject*, PyObject* list) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  std::vector<ObjectHandle> handles;
+  for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) {
+    PyObject* const item = PyList_GetItem(list, i);
+    if (!IsReference(item))
+      return PyErr_Format(PyExc_TypeError, "item %zd is %R: want an ObjectRef", i, item);
+    if (!IsCurrent(item)) return nullptr;
+    handles.push_back(HandleOf(item));
+  }
+  std::vector<ObjectPlaces> places;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    places = runtime->PlacesOf(handles);
+  }
+  Owned out = Owned::Steal(PyList_New(static_cast<Py_ssize_t>(places.size())));
+  for (size_t i = 0; out && i < places.size(); ++i) {
+    const ObjectPlaces& place = places[i];
+    const Owned nodes = Owned::Steal(PyList_New(static_cast<Py_ssize_t>(place.nodes.size())));
+    for (size_t n = 0; nodes && n < place.nodes.size(); ++n)
+      PyList_SetItem(nodes.get(), static_cast<Py_ssize_t>(n), PyLong_FromLong(place.nodes[n]));
+    PyObject* const row = nodes ? Py_BuildValue("(NOKN)", PyBool_FromLong(place.ready), nodes.get(),
+                                                static_cast<unsigned long long>(place.size),
+                                                PyBool_FromLong(place.in_reach))
+                                : nullptr;
+    if (row == nullptr) return nullptr;
+    PyList_SetItem(out.get(), static_cast<Py_ssize_t>(i), row);
+  }
+  return out.Release();
+}
+
 // lend(reference): its id, which may travel outside of calls and values (borrow). Whoever sends it
 // keeps the reference.
 PyObject* Lend(PyObject*, PyObject* reference) {
@@ -409,6 +443,7 @@ PyMethodDef object_functions[] = {
     {"put", Fast(Put), METH_FASTCALL | METH_KEYWORDS, kPutHelp},
     {"wait_ready", Fast(Wait), METH_FASTCALL, nullptr},
     {"next_item", Fast(NextItem), METH_FASTCALL, nullptr},
+    {"object_places", ObjectPlacesOf, METH_O, nullptr},
     {"lend", Lend, METH_O, nullptr},
     {"borrow", Borrow, METH_O, nullptr},
     {"is_ready", IsReady, METH_O, nullptr},

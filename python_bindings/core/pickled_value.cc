@@ -6,6 +6,7 @@
 #include <string>
 
 #include "object_store/parallel_copy.h"
+#include "python_bindings/core/parts.h"
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/reference.h"
 
@@ -135,12 +136,18 @@ void Value::Clear() {
   plain_.reset();
   native_.Clear();
   pickled_ = false;
+  parts_ = {};
 }
 
 bool Value::Encode(PyObject* value) {
   if (native_.Encode(value)) [[likely]]
     return true;
   native_.Clear();
+  if (IsParts(value)) {
+    parts_ = Owned::Borrow(value);
+    outside_bytes_ = PartsBytes(value);
+    return true;
+  }
   return EncodePickled(value);
 }
 
@@ -175,12 +182,13 @@ bool Value::EncodePickled(PyObject* value) {
                 static_cast<size_t>(buffers_[0].len);
   for (size_t i = 1; i < buffers_.size(); ++i)
     size = Aligned64(size) + static_cast<size_t>(buffers_[i].len);
-  pickled_bytes_ = size;
+  outside_bytes_ = size;
   return true;
 }
 
 void Value::CopyTo(char* out) const {
   if (plain_) return plain_->CopyTo(out);
+  if (parts_) return CopyParts(parts_.get(), out);
   if (!pickled_) {
     const std::string_view body = native_.body();
     std::memcpy(out, body.data(), body.size());
@@ -229,6 +237,7 @@ PyObject* DecodeValue(const ObjectView& view) {
   }
   if (static_cast<uint8_t>(view.bytes[1]) == kVersionPickle) return DecodePickled(view);
   if (static_cast<uint8_t>(view.bytes[1]) == kVersionArrays) return DecodeArrays(view);
+  if (static_cast<uint8_t>(view.bytes[1]) == kVersionParts) return DecodeParts(view);
   PyErr_SetString(PyExc_ValueError, "this value was made by another version of Sheaf");
   return nullptr;
 }

@@ -48,27 +48,29 @@ class Value {
   bool EncodePlain(PyObject* value, std::string_view what);
   void Clear();  // Then Encode may be called again.
   size_t size() const {
-    return plain_ ? plain_->size() : pickled_ ? pickled_bytes_ : native_.size();
+    return plain_ ? plain_->size() : outside() ? outside_bytes_ : native_.size();
   }
   // Without the GIL, if need be.
   void CopyTo(char* out) const;
   // The whole value, if it lies in one piece.
   std::string_view whole() const {
     if (plain_) return plain_->whole();
-    return pickled_ || !native_.tail().empty() ? std::string_view() : native_.body();
+    return outside() || !native_.tail().empty() ? std::string_view() : native_.body();
   }
   std::span<const ObjectHandle> nested() const {
-    return plain_ ? plain_->nested() : pickled_ ? nested_ : native_.nested();
+    return plain_ ? plain_->nested() : outside() ? nested_ : native_.nested();
   }
 
  private:
   bool EncodePickled(PyObject* value);
   bool TakeBuffer(PyObject* object);
+  bool outside() const { return pickled_ || parts_; }
 
   NativeEncoder native_;
   std::unique_ptr<PlainEncoder> plain_;
   bool pickled_ = false;
-  size_t pickled_bytes_ = 0;
+  Owned parts_;  // The value is this (python_bindings/core/parts.h).
+  size_t outside_bytes_ = 0;
   std::vector<Py_buffer> buffers_;  // The pickle, then those outside it.
   std::vector<ObjectHandle> nested_;
 };

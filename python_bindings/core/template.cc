@@ -73,6 +73,7 @@ Template MakeTemplate(const nb::dict& options) {
   spec.set_num_returns(Field<uint32_t>(options, "num_returns", 1));
   spec.set_streaming(Field(options, "streaming", false));
   spec.set_max_unconsumed(Field<int64_t>(options, "max_unconsumed", 0));
+  spec.set_max_unconsumed_bytes(Field<int64_t>(options, "max_unconsumed_bytes", 0));
   spec.set_retry_exceptions(Field(options, "retry_exceptions", false));
   if (kind == "task") {
     spec.set_kind(proto::TaskTemplate::TASK);

@@ -3,16 +3,33 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/container/flat_hash_map.h"
-#include "python_bindings/core/process_title.h"
 #include "python_bindings/core/python.h"
 #include "worker/runtime.h"
 
 namespace sheaf::python {
+
+// What `ps` and /proc/PID/cmdline show of this process.
+// Writes over the arguments that the process was started with, whose memory is all that there is for
+// it. One thread at a time.
+class ProcessTitle {
+ public:
+  ProcessTitle();
+  // "ray::NAME", cut where the memory ends. Nothing happens where the kernel does not say where the
+  // memory is.
+  void Show(std::string_view name);
+
+ private:
+  char* begin_ = nullptr;
+  size_t size_ = 0;
+  std::string shown_;
+};
 
 // One per worker process, for ever. Execute comes without the GIL, on the main thread or on threads
 // of the actor's groups.

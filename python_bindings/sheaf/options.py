@@ -18,6 +18,7 @@ TASK_ONLY = {
     "num_returns",
     "retry_exceptions",
     "_generator_backpressure_num_objects",
+    "_generator_backpressure_bytes",
     "_num_objects_per_yield",
 }
 ACTOR_ONLY = {
@@ -61,6 +62,7 @@ METHOD = {
     "retry_exceptions",
     "tensor_transport",
     "_generator_backpressure_num_objects",
+    "_generator_backpressure_bytes",
     "_num_objects_per_yield",
 }
 # An actor for which one of these is given holds a CPU, as a task does, unless num_cpus says else.
@@ -272,6 +274,7 @@ def for_task(options: dict[str, Any], streaming: bool) -> dict[str, Any]:
         "num_returns": 0 if streaming else 1 if returns in (None, "dynamic") else returns,
         "streaming": streaming,
         "max_unconsumed": _unconsumed(options.get("_generator_backpressure_num_objects")),
+        "max_unconsumed_bytes": _unconsumed(options.get("_generator_backpressure_bytes")),
         "max_retries": 3 if retries is None else retries,
         "retry_exceptions": bool(rule),
         "max_calls": options.get("max_calls") or 0,
@@ -319,6 +322,7 @@ def for_method(options: dict[str, Any], streaming: bool) -> dict[str, Any]:
         "num_returns": 0 if streaming else 1 if returns is None else returns,
         "streaming": streaming,
         "max_unconsumed": _unconsumed(options.get("_generator_backpressure_num_objects")),
+        "max_unconsumed_bytes": _unconsumed(options.get("_generator_backpressure_bytes")),
         "retry_exceptions": bool(options.get("retry_exceptions")),
         "concurrency_group": options.get("concurrency_group") or "",
     }

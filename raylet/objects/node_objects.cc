@@ -38,6 +38,7 @@ NodeObjects::NodeObjects(Deps deps)
 
 absl::Status NodeObjects::OnStoreFrame(ProcessId from, const Frame& frame) {
   if (frame.kind == kStoreFetch) return transfers_.OnFetch(from, frame);
+  if (frame.kind == kStorePart) return transfers_.OnPart(from, frame);
   if (frame.kind == kStoreHold) return arguments_.OnHold(from, frame);
   deps_.store.OnFrame(from, frame.kind, frame.body);
   return absl::OkStatus();

@@ -6,45 +6,10 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
-#include "raylet/objects/pull_target.h"
+#include "raylet/objects/pull_state.h"
 
 namespace sheaf {
-namespace {
 
-constexpr uint64_t kCopiedAtOnce = 256 * 1024;  // On the loop: 0.05 ms.
-
-}  // namespace
-
-struct ObjectPuller::PullState {
-  explicit PullState(const ObjectPullerOptions& options) : sources(options) {}
-
-  enum class Stage : uint8_t { kQueued, kAsking, kWaitingForRoom, kReceiving, kEnding, kOver };
-  enum class Chunk : uint8_t { kMissing, kComing, kHere };
-
-  ObjectId id;
-  ObjectLocation hint;
-  Stage stage = Stage::kQueued;
-  PullSources sources;
-  LookupOutcome why = LookupOutcome::kNotFound;  // If it fails.
-  bool stalled = false;                          // Then `why` says nothing of the object.
-  uint64_t claimed = 0;                          // Of most_bytes.
-  StoreServer::Arrival arrival;                  // From kWaitingForRoom on.
-  std::unique_ptr<ReceivedBlock> first;          // Until there is room.
-  uint32_t first_crc = 0;
-  NodeNumber first_from = 0;
-  std::shared_ptr<PullTarget> target = std::make_shared<PullTarget>();
-  char* data = nullptr;
-  std::vector<Chunk> chunks;
-  size_t missing = 0;  // Not here.
-  size_t cursor = 0;   // Where the search for a chunk begins.
-  uint32_t in_flight = 0;
-  Nanos progress_at = 0;
-  std::optional<FetchWanted> instead;  // A later attempt, to be pulled when this is over.
-
-  uint32_t attempt() const {
-    return stage >= Stage::kWaitingForRoom ? arrival.attempt : hint.attempt;
-  }
-};
 using Stage = ObjectPuller::PullState::Stage;
 using Chunk = ObjectPuller::PullState::Chunk;
 
@@ -56,60 +21,29 @@ ObjectPuller::~ObjectPuller() {
   for (const auto& [id, pull] : pulls_) pull->target->CloseAndWait();
 }
 
-void ObjectPuller::Pull(ObjectId id, const ObjectLocation& hint, uint64_t size) {
-  if (const auto known = pulls_.find(id); known != pulls_.end()) {
-    PullState& pull = *known->second;
-    const bool of_interest = hint.known() && (pull.hint.known() || pull.stage > Stage::kAsking);
-    if (of_interest && hint.attempt > pull.attempt()) {
-      pull.instead = FetchWanted{id, hint, size};
-      const PullPtr kept = known->second;
-      Fail(kept, LookupOutcome::kNotFound);
-    } else if (!of_interest || hint.attempt == pull.attempt()) {
-      pull.sources.Add(hint.node, /*partial=*/false);
-    }
-    return;
-  }
-  ++counts_.pulls;
-  auto pull = std::make_shared<PullState>(options_);
-  pull->id = id;
-  pull->hint = hint;
-  pull->claimed = std::max(size, std::min<uint64_t>(options_.chunk_bytes, kCopiedAtOnce));
-  pull->sources.Add(hint.node, /*partial=*/false);
-  pulls_.emplace(id, pull);
-  queue_.push_back(pull);
-  Admit();
-}
-
 void ObjectPuller::AddPeer(ObjectId id, NodeNumber node) {
   const auto found = pulls_.find(id);
   if (found == pulls_.end() || found->second->stage != Stage::kReceiving) return;
   found->second->sources.Add(node, /*partial=*/true);
 }
 
-void ObjectPuller::Admit() {
-  while (!queue_.empty()) {
-    const PullPtr pull = queue_.front();
-    if (pull->stage == Stage::kQueued) {
-      const bool fits = active_bytes_ + pull->claimed <= options_.most_bytes &&
-                        running_.size() < options_.most_pulls;
-      if (!fits && !running_.empty()) return;
-      pull->stage = Stage::kAsking;
-      pull->progress_at = deps_.clock.Now();
-      active_bytes_ += pull->claimed;
-      running_.push_back(pull);
-    }
-    queue_.pop_front();
-    if (pull->stage == Stage::kAsking) Ask(pull);
-  }
+void ObjectPuller::WaitForRoom(const PullPtr& pull) {
+  pull->stage = Stage::kWaitingForRoom;
+  deps_.store.BeginReceive(
+      pull->arrival, options_.room_wait,
+      [this, alive = std::weak_ptr<bool>(alive_), pull](absl::StatusOr<std::span<char>> room) {
+        if (!alive.expired()) OnRoom(pull, room);
+      });
 }
 
 proto::BlockRequest ObjectPuller::RequestFor(const PullState& pull, NodeNumber node,
                                              uint64_t offset, uint64_t length) const {
   proto::BlockRequest request;
-  request.set_id(pull.id.Binary());
+  request.set_id(pull.of.Binary());
+  request.set_part(pull.is_part());
   request.set_attempt(pull.attempt());
-  request.set_any_attempt(pull.stage == Stage::kAsking && !pull.hint.known());
-  request.set_offset(offset);
+  request.set_any_attempt(!pull.source_attempt && !pull.hint.known());
+  request.set_offset(pull.base + offset);
   request.set_length(length);
   if (pull.hint.known() && pull.hint.node == node) {
     request.set_slot(pull.hint.slot);
@@ -152,27 +86,23 @@ void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,
   } else if (!head.ParseFromString((*answer)->head())) {
     SourceFailed(*pull, node, absl::DataLossError("a head that cannot be read"));
   } else if (Heed(*pull, node, head)) {
-    StoreServer::Arrival arrival{.id = pull->id,
-                                 .attempt = head.attempt(),
-                                 .flags = head.flags(),
-                                 .size_bytes = head.size_bytes(),
-                                 .nested_count = head.nested_count()};
+    const StoreServer::Arrival arrival{.id = pull->id,
+                                       .attempt = head.attempt(),
+                                       .flags = head.flags(),
+                                       .size_bytes = head.size_bytes(),
+                                       .nested_count = head.nested_count()};
     if (head.size_bytes() > kMaxPayloadBytes ||
         (*answer)->size() != std::min(options_.chunk_bytes, arrival.bytes())) {
       SourceFailed(*pull, node, absl::DataLossError("not as many bytes as were asked for"));
     } else {
       pull->arrival = arrival;
+      pull->source_attempt = head.attempt();
       pull->first = *std::move(answer);
       pull->first_crc = head.crc();
       pull->first_from = node;
-      pull->stage = Stage::kWaitingForRoom;
       active_bytes_ += arrival.bytes() - pull->claimed;
       pull->claimed = arrival.bytes();
-      return deps_.store.BeginReceive(
-          arrival, options_.room_wait,
-          [this, alive = std::weak_ptr<bool>(alive_), pull](absl::StatusOr<std::span<char>> room) {
-            if (!alive.expired()) OnRoom(pull, room);
-          });
+      return WaitForRoom(pull);
     }
   }
   Ask(pull);
@@ -196,11 +126,12 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
   // Nodes that begin together begin at different places, so that they have something to give each
   // other.
   pull->cursor = size_t{options_.node} * 7919 % count;
+  if (pull->first == nullptr) return Pump(pull);
   pull->chunks[0] = Chunk::kComing;
   ++pull->in_flight;
   if (PullSource* source = pull->sources.Find(pull->first_from)) ++source->in_flight;
   const std::shared_ptr<ReceivedBlock> first = std::move(pull->first);
-  if (first->size() <= kCopiedAtOnce) {
+  if (first->size() <= PullState::kCopiedAtOnce) {
     OnChunk(pull, pull->first_from, 0, pull->target->Write(0, *first, pull->first_crc), {});
     return;
   }
@@ -215,8 +146,8 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
 }
 
 void ObjectPuller::Pump(const PullPtr& pull) {
-  while (pull->stage == Stage::kReceiving && pull->in_flight < options_.chunks_in_flight &&
-         AskForOne(pull)) {
+  const uint32_t most = pull->source_attempt ? options_.chunks_in_flight : 1;
+  while (pull->stage == Stage::kReceiving && pull->in_flight < most && AskForOne(pull)) {
   }
   FailIfHopeless(pull);
 }
@@ -252,7 +183,7 @@ void ObjectPuller::FetchChunk(const PullPtr& pull, PullSource& source, size_t ch
   deps_.blocks.Fetch(
       node, RequestFor(*pull, node, offset, length).SerializeAsString(), options_.fetch_timeout,
       [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull, target = pull->target,
-       attempt = pull->arrival.attempt, node, chunk, offset,
+       attempt = pull->source_attempt, node, chunk, offset,
        length](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
         // On any thread: of the pull only what does not change is looked at.
         proto::BlockHead head;
@@ -260,9 +191,10 @@ void ObjectPuller::FetchChunk(const PullPtr& pull, PullSource& source, size_t ch
         if (answer.ok() && !head.ParseFromString((*answer)->head())) {
           outcome = absl::DataLossError("a head that cannot be read");
         } else if (answer.ok() && head.outcome() == proto::BlockHead::FOUND) {
-          outcome = (*answer)->size() == length && head.attempt() == attempt
-                        ? target->Write(offset, **answer, head.crc())
-                        : absl::DataLossError("not the bytes that were asked for");
+          outcome =
+              (*answer)->size() == length && head.attempt() == attempt.value_or(head.attempt())
+                  ? target->Write(offset, **answer, head.crc())
+                  : absl::DataLossError("not the bytes that were asked for");
         }
         gate->Post([this, alive, pull, node, chunk, outcome, head = std::move(head)] {
           if (!alive.expired()) OnChunk(pull, node, chunk, outcome, head);
@@ -279,6 +211,7 @@ void ObjectPuller::OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk,
   if (!outcome.ok()) {
     SourceFailed(*pull, node, outcome);
   } else if (Heed(*pull, node, head)) {
+    if (!pull->source_attempt) pull->source_attempt = head.attempt();
     pull->chunks[chunk] = Chunk::kHere;
     --pull->missing;
     pull->progress_at = deps_.clock.Now();
@@ -294,6 +227,10 @@ bool ObjectPuller::Heed(PullState& pull, NodeNumber node, const proto::BlockHead
     return head.outcome() == proto::BlockHead::FOUND;
   if (head.outcome() == proto::BlockHead::DATA_LOSS) pull.why = LookupOutcome::kDataLoss;
   if (head.outcome() == proto::BlockHead::FULL) pull.why = LookupOutcome::kFull;
+  if (head.outcome() == proto::BlockHead::OUT_OF_RANGE) pull.why = LookupOutcome::kOutOfRange;
+  // Its disk has much to read; so it says each time that it is asked.
+  if (head.outcome() == proto::BlockHead::NOT_YET && pull.is_part())
+    pull.progress_at = deps_.clock.Now();
   ++counts_.failed_fetches;
   return false;
 }
@@ -365,12 +302,14 @@ void ObjectPuller::Finish(const PullPtr& pull) {
     active_bytes_ -= pull->claimed;
   }
   std::erase(queue_, pull);
+  std::erase(part_queue_, pull);
   if (pull->instead && pull->why != LookupOutcome::kFound) {
     const FetchWanted wanted = *pull->instead;
     Pull(wanted.id, wanted.hint, wanted.size);
   } else {
     ++(pull->why == LookupOutcome::kFound ? counts_.completed : counts_.failed);
-    finished_.push_back({pull->id, pull->why, pull->stalled});
+    finished_.push_back(
+        {pull->id, pull->why, pull->stalled, pull->is_part() ? pull->of : ObjectId()});
   }
   Admit();
 }
@@ -438,7 +377,7 @@ Nanos ObjectPuller::NextTick() const {
 ObjectPuller::Stats ObjectPuller::stats() const {
   Stats stats = counts_;
   stats.active_bytes = active_bytes_;
-  stats.queued = queue_.size();
+  stats.queued = queue_.size() + part_queue_.size();
   return stats;
 }
 

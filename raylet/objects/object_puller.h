@@ -11,6 +11,12 @@
 // sources too; one that is still receiving the object says which chunks it has, so that nodes which
 // pull an object at the same time serve each other.
 //
+// A part of an object is pulled under a name of its own (docs/design/parts.md): nobody has it but the
+// sources of the whole, and none of them is asked for what it is still receiving. How large it is is
+// known, so room is found first: what waits for room holds nothing. Parts take half of the bounds
+// below at most, those of one source an eighth, and wait in a line of their own, so that the
+// arguments of calls come meanwhile.
+//
 // Bounds: the bytes of all pulls together (others queue), chunks on their way of each, and the time
 // without progress, after which a pull fails.
 #pragma once
@@ -52,6 +58,7 @@ class ObjectPuller {
     ObjectId id;
     LookupOutcome outcome = LookupOutcome::kNotFound;  // kFound: it is sealed in the store.
     bool stalled = false;  // There are sources, but for a while none has given any of it.
+    ObjectId part_of;      // Of PullPart.
   };
   struct Stats {
     uint64_t pulls = 0;  // Begun.
@@ -72,6 +79,10 @@ class ObjectPuller {
   // Brings `id`, which lies on `hint.node`, here. `size`: of its payload, 0 if it is not known. One
   // Finished follows for each object, however often it was asked for meanwhile.
   void Pull(ObjectId id, const ObjectLocation& hint, uint64_t size);
+  // Brings a part of `part.of` here, as the object `part.id`, which nobody else has or asks for.
+  // `places`: nodes that have a copy, this one among them maybe. As Pull; asked again, new places
+  // count and nothing else.
+  void PullPart(const PartWanted& part, std::span<const NodeNumber> places);
   // `node`, which is pulling `id` itself, may have chunks of it.
   void AddPeer(ObjectId id, NodeNumber node);
   // It is dead: no source any more.
@@ -98,7 +109,11 @@ class ObjectPuller {
  private:
   using PullPtr = std::shared_ptr<PullState>;
 
+  void Start(const PullPtr& pull);
   void Admit();
+  PullPtr NextAdmitted();
+  void Begin(const PullPtr& pull);
+  void WaitForRoom(const PullPtr& pull);
   void Ask(const PullPtr& pull);
   void OnFirst(const PullPtr& pull, NodeNumber node,
                absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer);
@@ -124,7 +139,8 @@ class ObjectPuller {
   const ObjectPullerOptions options_;
   Deps deps_;
   absl::btree_map<ObjectId, PullPtr> pulls_;
-  std::deque<PullPtr> queue_;  // Not admitted yet.
+  std::deque<PullPtr> queue_;       // Not admitted yet.
+  std::deque<PullPtr> part_queue_;  // The same of parts.
   std::vector<PullPtr> running_;
   uint64_t active_bytes_ = 0;
   std::vector<Finished> finished_;

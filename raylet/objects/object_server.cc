@@ -16,6 +16,28 @@ constexpr int kMostNamed = 8;
 // As many chunks as the largest object can have: no request makes this node sum more at once.
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 
+proto::BlockHead::Outcome OutcomeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+      return proto::BlockHead::DATA_LOSS;
+    case absl::StatusCode::kResourceExhausted:
+      return proto::BlockHead::FULL;
+    case absl::StatusCode::kOutOfRange:
+      return proto::BlockHead::OUT_OF_RANGE;
+    case absl::StatusCode::kUnavailable:
+      return proto::BlockHead::NOT_YET;
+    default:
+      return proto::BlockHead::NOT_FOUND;
+  }
+}
+
+void Describe(const StoreObjectInfo& info, proto::BlockHead* head) {
+  head->set_attempt(info.attempt);
+  head->set_flags(info.flags);
+  head->set_size_bytes(info.size_bytes);
+  head->set_nested_count(static_cast<uint32_t>(info.nested.size()));
+}
+
 Block MakeBlock(proto::BlockHead head, std::span<const char> bytes,
                 std::shared_ptr<const void> hold) {
   head.set_crc(Crc32c({bytes.data(), bytes.size()}));
@@ -33,6 +55,7 @@ void ObjectServer::OnFetch(NodeNumber reader, std::string_view body, Respond res
     return respond(absl::InvalidArgumentError("a request for a block that cannot be read"));
   }
   proto::BlockHead head;
+  if (request.part()) return OnPart(*id, request, std::move(respond));
   NameOthers(*id, reader, &head);
   if (std::optional<ObjectPuller::Part> part = deps_.puller.FindPart(request, *id)) {
     deps_.puller.AddPeer(*id, reader);
@@ -40,35 +63,50 @@ void ObjectServer::OnFetch(NodeNumber reader, std::string_view body, Respond res
     if (part->head.outcome() != proto::BlockHead::FOUND) return SendWhy(part->head, respond);
     return Send(std::move(part->head), part->bytes, std::move(part->hold), std::move(respond));
   }
-  const NodeNumber here = deps_.store.node();
-  ObjectLocation hint{.node = here};
-  if (request.has_slot()) {
-    hint.slot = request.slot();
-    hint.generation = request.generation();
-  }
   deps_.store.Pin(
-      *id, hint,
+      *id, HintOf(request),
       [this, request, head,
        respond = std::move(respond)](absl::StatusOr<StoreServer::Pinned> pinned) mutable {
         if (pinned.ok() && !request.any_attempt() && pinned->info.attempt != request.attempt()) {
           pinned = absl::NotFoundError("another attempt of it is here");
         }
         if (!pinned.ok()) {
-          head.set_outcome(absl::IsDataLoss(pinned.status()) ? proto::BlockHead::DATA_LOSS
-                           : absl::IsResourceExhausted(pinned.status())
-                               ? proto::BlockHead::FULL
-                               : proto::BlockHead::NOT_FOUND);
+          head.set_outcome(OutcomeOf(pinned.status()));
           return SendWhy(std::move(head), respond);
         }
-        head.set_attempt(pinned->info.attempt);
-        head.set_flags(pinned->info.flags);
-        head.set_size_bytes(pinned->info.size_bytes);
-        head.set_nested_count(static_cast<uint32_t>(pinned->info.nested.size()));
+        Describe(pinned->info, &head);
         const uint64_t from = std::min<uint64_t>(request.offset(), pinned->bytes.size());
         const uint64_t length = std::min<uint64_t>(request.length(), pinned->bytes.size() - from);
         Send(std::move(head), pinned->bytes.subspan(from, length), std::move(pinned->hold),
              std::move(respond));
       });
+}
+
+// Who reads a part has no copy of the object, so others are not told of it; and where the object is
+// only arriving there is no part of it yet.
+void ObjectServer::OnPart(ObjectId id, const proto::BlockRequest& request, Respond respond) {
+  std::optional<uint32_t> attempt;
+  if (!request.any_attempt()) attempt = request.attempt();
+  deps_.store.PinRange(
+      id, HintOf(request), attempt, request.offset(), request.length(),
+      [this, respond = std::move(respond)](absl::StatusOr<StoreServer::Pinned> pinned) {
+        proto::BlockHead head;
+        if (!pinned.ok()) {
+          head.set_outcome(OutcomeOf(pinned.status()));
+          return SendWhy(std::move(head), respond);
+        }
+        Describe(pinned->info, &head);
+        Send(std::move(head), pinned->bytes, std::move(pinned->hold), respond);
+      });
+}
+
+ObjectLocation ObjectServer::HintOf(const proto::BlockRequest& request) const {
+  ObjectLocation hint{.node = deps_.store.node()};
+  if (request.has_slot()) {
+    hint.slot = request.slot();
+    hint.generation = request.generation();
+  }
+  return hint;
 }
 
 void ObjectServer::Send(proto::BlockHead head, std::span<const char> bytes,

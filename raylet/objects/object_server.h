@@ -48,6 +48,8 @@ class ObjectServer {
   Stats stats() const { return counts_; }
 
  private:
+  void OnPart(ObjectId id, const proto::BlockRequest& request, Respond respond);
+  ObjectLocation HintOf(const proto::BlockRequest& request) const;
   void NameOthers(ObjectId id, NodeNumber reader, proto::BlockHead* head);
   void Send(proto::BlockHead head, std::span<const char> bytes, std::shared_ptr<const void> hold,
             Respond respond);

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/crc32c.h"
+
 namespace sheaf {
 namespace {
 
@@ -18,23 +20,46 @@ ObjectPullerOptions PullsOf(NodeNumber node, const StoreServer& store) {
   return options;
 }
 
+// A block that this node serves to itself.
+class OwnBlock final : public ReceivedBlock {
+ public:
+  explicit OwnBlock(Block block) : block_(std::move(block)) {}
+  const std::string& head() const override { return block_.head; }
+  uint64_t size() const override { return block_.bytes.size(); }
+  uint32_t CopyTo(std::span<char> to) const override {
+    return CopyWithCrc32c(to.data(), {block_.bytes.data(), block_.bytes.size()});
+  }
+
+ private:
+  const Block block_;
+};
+
 }  // namespace
+
+void ObjectTransfers::AnyBlocks::Fetch(NodeNumber node, std::string request, Nanos timeout,
+                                       Done done) {
+  if (node != transfers_.deps_.node) {
+    return transfers_.deps_.blocks.Fetch(node, std::move(request), timeout, std::move(done));
+  }
+  transfers_.server_.OnFetch(node, request, [done = std::move(done)](absl::StatusOr<Block> block) {
+    if (!block.ok()) return done(block.status());
+    done(std::make_unique<OwnBlock>(*std::move(block)));
+  });
+}
 
 ObjectTransfers::ObjectTransfers(const Deps& deps)
     : deps_(deps),
+      blocks_(*this),
       puller_(PullsOf(deps.node, deps.store), {.clock = deps.clock,
                                                .store = deps.store,
-                                               .blocks = deps.blocks,
+                                               .blocks = blocks_,
                                                .loop = deps.loop,
                                                .copier = deps.copier}),
       server_(
           {.clock = deps.clock, .store = deps.store, .puller = puller_, .copier = deps.copier}) {}
 
 absl::Status ObjectTransfers::OnFetch(ProcessId from, const Frame& frame) {
-  std::vector<LocatedObject> coming;
-  const auto is_coming = [&](ObjectId id) {
-    coming.push_back({.id = id, .location = {}, .outcome = LookupOutcome::kComing, .flags = 0});
-  };
+  std::vector<ObjectId> coming;
   const std::span<const FetchWanted> mapped = FrameItems<FetchWanted>(frame.body);
   // Copied once: the sender can still write there.
   for (const FetchWanted& wanted : std::vector<FetchWanted>(mapped.begin(), mapped.end())) {
@@ -42,7 +67,7 @@ absl::Status ObjectTransfers::OnFetch(ProcessId from, const Frame& frame) {
     const bool have = here.ok() && (!wanted.hint.known() || here->attempt >= wanted.hint.attempt);
     if (have || wanted.hint.node == deps_.node || from.node != deps_.node) {
       // The answer may take its time, to the disk and back.
-      if (here.ok() && from.node != deps_.node) is_coming(wanted.id);
+      if (here.ok() && from.node != deps_.node) coming.push_back(wanted.id);
       deps_.store.Locate(from, wanted.id, wanted.hint);
       continue;
     }
@@ -52,16 +77,65 @@ absl::Status ObjectTransfers::OnFetch(ProcessId from, const Frame& frame) {
       Answer(from, wanted.id, LookupOutcome::kNotFound);
       continue;
     }
-    if (!fetchers_[wanted.id].insert(from).second) is_coming(wanted.id);
+    if (!fetchers_[wanted.id].insert(from).second) coming.push_back(wanted.id);
     if (there) puller_.Pull(wanted.id, wanted.hint, wanted.size);
     for (const NodeNumber place : places) puller_.Pull(wanted.id, {.node = place}, wanted.size);
   }
-  for (size_t at = 0; at < coming.size() && deps_.deaths.IsReachable(from); at += kMaxStoreItems) {
-    const auto some = std::span<const LocatedObject>(coming).subspan(at);
-    deps_.transport.To(from).Send(Lane::kControl, kStoreLocated,
-                                  ItemsAsBytes(some.first(std::min(kMaxStoreItems, some.size()))));
-  }
+  TellComing(from, coming);
   return absl::OkStatus();
+}
+
+absl::Status ObjectTransfers::OnPart(ProcessId from, const Frame& frame) {
+  std::vector<ObjectId> coming;
+  const std::span<const PartWanted> mapped = FrameItems<PartWanted>(frame.body);
+  // Copied once: the sender can still write there.
+  const std::vector<PartWanted> parts(mapped.begin(), mapped.end());
+  for (const PartWanted& wanted : parts) {
+    if (wanted.id.maker() != from || wanted.id == wanted.of)
+      return absl::InvalidArgumentError("a part under a name of others");
+  }
+  for (const PartWanted& wanted : parts) WantPart(from, wanted, &coming);
+  TellComing(from, coming);
+  return absl::OkStatus();
+}
+
+void ObjectTransfers::WantPart(ProcessId from, const PartWanted& wanted,
+                               std::vector<ObjectId>* coming) {
+  if (wanted.cancel != 0) {  // Its asker has forgotten it, so there is no answer.
+    fetchers_.erase(wanted.id);
+    puller_.Cancel(wanted.id);
+    deps_.store.Free(wanted.id);
+    return;
+  }
+  if (wanted.bytes == 0 || wanted.bytes > kMaxPayloadBytes ||
+      wanted.offset > kMaxPayloadBytes - wanted.bytes) {
+    return Answer(from, wanted.id, LookupOutcome::kOutOfRange);
+  }
+  if (wanted.bytes > deps_.store.Stats().capacity_bytes)
+    return Answer(from, wanted.id, LookupOutcome::kFull);
+  if (deps_.store.Contains(wanted.id)) return deps_.store.Locate(from, wanted.id, {});
+  std::vector<NodeNumber> places;
+  const NodeNumber named = wanted.hint.node;
+  if (named == deps_.node || deps_.store.Contains(wanted.of)) places.push_back(deps_.node);
+  if (named != 0 && named != deps_.node && !deps_.deaths.IsNodeDead(named)) places.push_back(named);
+  for (const NodeNumber place : deps_.adoption.PlacesOf(wanted.of)) {
+    if (place != deps_.node) places.push_back(place);
+  }
+  if (places.empty()) return Answer(from, wanted.id, LookupOutcome::kNotFound);
+  if (!fetchers_[wanted.id].insert(from).second) coming->push_back(wanted.id);
+  puller_.PullPart(wanted, places);
+}
+
+void ObjectTransfers::TellComing(ProcessId asker, std::span<const ObjectId> ids) {
+  if (!deps_.deaths.IsReachable(asker)) return;
+  for (size_t at = 0; at < ids.size(); at += kMaxStoreItems) {
+    std::vector<LocatedObject> some;
+    for (const ObjectId id : ids.subspan(at, std::min(kMaxStoreItems, ids.size() - at))) {
+      some.push_back({.id = id, .location = {}, .outcome = LookupOutcome::kComing, .flags = 0});
+    }
+    deps_.transport.To(asker).Send(Lane::kControl, kStoreLocated,
+                                   ItemsAsBytes(std::span<const LocatedObject>(some)));
+  }
 }
 
 void ObjectTransfers::Answer(ProcessId asker, ObjectId id, LookupOutcome outcome) {
@@ -79,7 +153,8 @@ void ObjectTransfers::OnBlockRequest(NodeNumber reader, std::string_view request
 void ObjectTransfers::Settle() {
   for (std::vector<ObjectPuller::Finished> finished = puller_.TakeFinished(); !finished.empty();
        finished = puller_.TakeFinished()) {
-    for (const ObjectPuller::Finished& pull : finished) OnFinished(pull);
+    for (const ObjectPuller::Finished& pull : finished)
+      pull.part_of.is_nil() ? OnFinished(pull) : OnPartFinished(pull);
   }
 }
 
@@ -100,6 +175,22 @@ void ObjectTransfers::OnFinished(const ObjectPuller::Finished& pull) {
     } else if (deps_.deaths.IsAlive(asker)) {
       deps_.store.Locate(asker, pull.id, {});
     }
+  }
+}
+
+// A part is no copy of anything: it is the object of who asked for it, who frees it.
+void ObjectTransfers::OnPartFinished(const ObjectPuller::Finished& pull) {
+  const auto asked = fetchers_.extract(pull.id);
+  const bool gone =
+      pull.outcome == LookupOutcome::kNotFound || pull.outcome == LookupOutcome::kDataLoss;
+  if (gone && !pull.stalled) deps_.adoption.PlacesFailed(pull.part_of);
+  const bool wanted = !asked.empty() && deps_.deaths.IsAlive(*asked.mapped().begin());
+  if (!wanted) {
+    deps_.store.Free(pull.id);
+  } else if (pull.outcome == LookupOutcome::kFound) {
+    deps_.store.Locate(*asked.mapped().begin(), pull.id, {});
+  } else if (!pull.stalled) {
+    Answer(*asked.mapped().begin(), pull.id, pull.outcome);
   }
 }
 

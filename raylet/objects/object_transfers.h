@@ -10,7 +10,10 @@
 // Pure; one thread. A malformed frame is kInvalidArgument, and changes nothing.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
@@ -54,6 +57,8 @@ class ObjectTransfers {
   // those that are elsewhere are brought here. Each is answered, or asked for again by who still
   // wants it.
   absl::Status OnFetch(ProcessId from, const Frame& frame);
+  // kStorePart: a process of this node wants parts of objects (docs/design/parts.md).
+  absl::Status OnPart(ProcessId from, const Frame& frame);
   // The raylet `reader` asks for a block of an object (ObjectServer::OnFetch).
   void OnBlockRequest(NodeNumber reader, std::string_view request, ObjectServer::Respond respond);
   // The store has dropped `id`.
@@ -72,11 +77,25 @@ class ObjectTransfers {
  private:
   Nanos Now() const { return deps_.clock.Now(); }
   void Answer(ProcessId asker, ObjectId id, LookupOutcome outcome);
+  void TellComing(ProcessId asker, std::span<const ObjectId> ids);
+  void WantPart(ProcessId from, const PartWanted& wanted, std::vector<ObjectId>* coming);
+  void OnPartFinished(const ObjectPuller::Finished& pull);
   void OnFinished(const ObjectPuller::Finished& pull);
   void TellOwnerOf(ObjectId copy);
   void TellOwnersAgain();
 
+  // Blocks of other nodes over its links, and those of this one from its own server.
+  class AnyBlocks final : public BlockSource {
+   public:
+    explicit AnyBlocks(ObjectTransfers& transfers) : transfers_(transfers) {}
+    void Fetch(NodeNumber node, std::string request, Nanos timeout, Done done) override;
+
+   private:
+    ObjectTransfers& transfers_;
+  };
+
   const Deps deps_;
+  AnyBlocks blocks_;
   ObjectPuller puller_;
   ObjectServer server_;
   absl::btree_map<ObjectId, absl::btree_set<ProcessId>> fetchers_;  // Who waits for each pull.

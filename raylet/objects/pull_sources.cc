@@ -19,6 +19,10 @@ void PullSources::Add(NodeNumber node, bool partial) {
   source.partial = partial;
 }
 
+void PullSources::AddSelf() {
+  if (Find(options_.node) == nullptr) sources_.emplace_back().node = options_.node;
+}
+
 PullSource* PullSources::Find(NodeNumber node) {
   for (PullSource& source : sources_) {
     if (source.node == node) return &source;

@@ -38,6 +38,8 @@ class PullSources {
 
   // Not this node itself, and none that is known.
   void Add(NodeNumber node, bool partial);
+  // This node itself: for a part of what lies here.
+  void AddSelf();
   PullSource* Find(NodeNumber node);
   void Drop(NodeNumber node);
   bool empty() const { return sources_.empty(); }

@@ -372,6 +372,11 @@ def test_an_actor_restarts_as_often_as_it_may():
         ({"resources": {1: 1}}, TypeError, "names that are str, got 1"),
         ({"name": "\udcff"}, ValueError, "name='.udcff'"),
         (
+            {"_generator_backpressure_bytes": 0},
+            ValueError,
+            "_generator_backpressure_bytes=0: want a number of bytes from 1",
+        ),
+        (
             {"_generator_backpressure_num_objects": "3"},
             TypeError,
             "_generator_backpressure_num_objects='3'",

@@ -97,6 +97,25 @@ def test_a_slow_consumer_holds_the_generator_back(tmp_path):
     assert [sheaf.get(ref) for ref in items] == list(range(1, 10))
 
 
+def test_a_slow_consumer_holds_the_generator_back_by_bytes(tmp_path):
+    path = tmp_path / "made"
+
+    @sheaf.remote(num_cpus=0, _generator_backpressure_bytes=1_000_000)
+    def counted():
+        for size in [100] * 50 + [400_000] * 10:  # Inside the call's answers, and in the store.
+            with open(path, "a") as file:
+                file.write("x")
+            yield bytes(size)
+
+    items = counted.remote()
+    deadline = time.monotonic() + 60
+    while len(path.read_text() if path.exists() else "") < 53 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    assert len(path.read_text()) == 53  # The bound, and the item that goes beyond it.
+    assert [len(sheaf.get(ref)) for ref in items] == [100] * 50 + [400_000] * 10
+
+
 def test_a_method_streams_on_request():
     @sheaf.remote(num_cpus=0)
     class Source:

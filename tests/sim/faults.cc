@@ -157,6 +157,8 @@ std::string_view FaultName(Fault fault) {
       return "objects spilled";
     case Fault::kRestored:
       return "restored";
+    case Fault::kPartFetched:
+      return "parts fetched";
     case Fault::kSecondHead:
       return "second heads";
     case Fault::kGcsLostWrites:

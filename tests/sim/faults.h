@@ -71,6 +71,7 @@ enum class Fault : uint8_t {
   kSpillRead,      // or what was spilled is lost.
   kSpilled,        // No faults: objects that went to disk,
   kRestored,       // and came back.
+  kPartFetched,    // Parts of objects that were read from afar or from disk.
   kSecondHead,     // The head is stopped, another takes over with its disk, and it wakes beside it.
   kGcsLostWrites,  // What the crash took with it.
   kGcsFrameDropped,

@@ -172,6 +172,18 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
   }
 }
 
+size_t Oracle::SizeOf(ObjectId object) const {
+  const auto found = objects_.find(object);
+  return found == objects_.end() ? 0 : found->second.size;
+}
+
+void Oracle::ReadPart(ObjectId object, uint64_t offset, std::string_view bytes) {
+  const ObjectRecord& record = objects_.at(object);
+  if (Value(record.id, record.size).substr(offset, bytes.size()) == bytes) return;
+  Fail("O2", absl::StrCat("bytes ", offset, " to ", offset + bytes.size(), " of object ",
+                          object.ToHex(), " are not those of its value"));
+}
+
 std::string Oracle::WhyNot(ObjectId object, ErrorKind kind, std::set<ObjectId>* seen) {
   if (!seen->insert(object).second) return "it was looked at";
   if (kind == ErrorKind::kOwnerDied && IsDead(object.maker())) return "";

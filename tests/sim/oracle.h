@@ -94,6 +94,10 @@ class Oracle {
   void Made(ObjectId object, uint64_t id, size_t size, TaskId maker);
   // Somebody read `object`. `kind` kNone: the value is `bytes`.
   void Read(ObjectId object, ErrorKind kind, std::string_view bytes, const std::string& words);
+  // The same of a part of its value, from `offset` on.
+  void ReadPart(ObjectId object, uint64_t offset, std::string_view bytes);
+  // Of its value; 0: nobody made it.
+  size_t SizeOf(ObjectId object) const;
 
   // Actors.
   void ActorMade(ActorId actor, ProcessId creator, int max_restarts);

@@ -131,6 +131,7 @@ class Process final : public Endpoint, public FrameHost, public ExecutionHost {
   static TaskId TaskIdOf(const ObjectHandle& object) { return TaskOf(object.id()); }
   // False: the wait was ended (cancelled, or the node is over).
   Async<bool> Get(Context context, ObjectHandle object, ObjectView* view);
+  Async<bool> GetPart(Context context, ObjectPart part, ObjectView* view);
   Async<> Sleep(Context context, Nanos duration);
   // The next item of a stream, or null: the end. False: the wait was ended.
   Async<bool> NextItem(Context context, ObjectHandle stream, ObjectHandle* item);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/sim/process.h"
 #include "worker/core/object_creation.h"
+#include "worker/core/part_gathering.h"
 
 namespace sheaf::sim {
 namespace {
@@ -111,6 +112,16 @@ Async<bool> Process::Get(Context context, ObjectHandle object, ObjectView* view)
       co_await Until(*this, context, kForever, [&] { return core_->TryView(object, view); },
                      {Awaited::Kind::kObject, object.id()});
   co_return waited == Waited::kDone;
+}
+
+Async<bool> Process::GetPart(Context context, ObjectPart part, ObjectView* view) {
+  std::vector<ObjectView> views;
+  PartGathering gathering(*core_, {&part, 1}, &views);
+  const Waited waited = co_await Until(*this, context, kForever, [&] { return gathering.Look(); },
+                                       {Awaited::Kind::kObject, part.object.id()});
+  if (waited != Waited::kDone) co_return false;
+  *view = std::move(views[0]);
+  co_return true;
 }
 
 Async<> Process::Sleep(Context context, Nanos duration) {

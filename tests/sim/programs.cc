@@ -251,9 +251,28 @@ Async<> Workload::Step(Process& process, DriverState& state) {
 }
 
 Async<bool> Workload::Read(Process& process, Context context, ObjectHandle object) {
+  if (world_.random.OneIn(4) && !co_await ReadPart(process, context, object)) co_return false;
   ObjectView view;
   if (!co_await process.Get(context, object, &view)) co_return false;
   Judge(process, object.id(), view);
+  co_return true;
+}
+
+Async<bool> Workload::ReadPart(Process& process, Context context, ObjectHandle object) {
+  const size_t size = world_.oracle.SizeOf(object.id());
+  if (size == 0) co_return true;
+  const uint64_t offset = world_.random.Below(size);
+  const uint64_t bytes = 1 + world_.random.Below(size - offset);
+  ObjectView view;
+  ObjectPart part{object, offset, bytes};  // Named: GCC 12 ends a temporary of this kind twice.
+  if (!co_await process.GetPart(context, std::move(part), &view)) co_return false;
+  if (view.error != nullptr) {
+    Judge(process, object.id(), view);
+    co_return true;
+  }
+  if (view.handle.id() != object.id()) world_.Count(Fault::kPartFetched);
+  if (view.bytes.size() != bytes) world_.oracle.Fail("O2", "a part has another size");
+  world_.oracle.ReadPart(object.id(), offset, view.bytes);
   co_return true;
 }
 

@@ -75,6 +75,7 @@ class Workload {
   Async<> Step(Process& process, DriverState& state);
   Async<bool> Read(Process& process, Context context,
                    ObjectHandle object);  // False: the wait was ended.
+  Async<bool> ReadPart(Process& process, Context context, ObjectHandle object);
   void Judge(Process& process, ObjectId object, const ObjectView& view);
   Async<> ReadSome(Process& process, DriverState& state, size_t keep);
   Async<> Objects(Process& process, DriverState& state, bool large);

@@ -18,7 +18,7 @@ absl::StatusOr<std::vector<SpillRecord>> SpillDisk::Write(
   std::string bytes;
   for (const auto piece : pieces) {
     world_.Count(Fault::kSpilled);
-    records.push_back({.file = file, .offset = bytes.size(), .bytes = piece.size(), .crc = 0});
+    records.push_back({.file = file, .offset = bytes.size(), .bytes = piece.size(), .crcs = {}});
     bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   }
   if (world_.Planted(Plant::kTornSpill, 4)) bytes.resize(bytes.size() / 2);
@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<SpillRecord>> SpillDisk::Write(
   return records;
 }
 
-absl::Status SpillDisk::Read(const SpillRecord& record, std::byte* bytes) {
+absl::Status SpillDisk::Read(const SpillRecord& record, uint64_t from, std::span<std::byte> to) {
   const uint64_t one_in = world_.faults.spill_read_fault_one_in;
   if (one_in != 0 && world_.random.OneIn(one_in)) {
     world_.Count(Fault::kSpillRead);
@@ -40,7 +40,7 @@ absl::Status SpillDisk::Read(const SpillRecord& record, std::byte* bytes) {
     if (world_.plant != Plant::kTornSpill) return absl::DataLossError("the file is too short");
     file.resize(record.offset + record.bytes);
   }
-  std::memcpy(bytes, file.data() + record.offset, record.bytes);
+  std::memcpy(to.data(), file.data() + record.offset + from, to.size());
   world_.Count(Fault::kRestored);
   return absl::OkStatus();
 }

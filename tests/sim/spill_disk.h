@@ -23,7 +23,7 @@ class SpillDisk final : public SpillStorage {
   void Fill(Nanos until) { full_until_ = until; }
   absl::StatusOr<std::vector<SpillRecord>> Write(
       uint64_t file, std::span<const std::span<const std::byte>> pieces) override;
-  absl::Status Read(const SpillRecord& record, std::byte* bytes) override;
+  absl::Status Read(const SpillRecord& record, uint64_t from, std::span<std::byte> to) override;
   void Remove(uint64_t file) override { files_.erase(file); }
 
  private:

@@ -115,7 +115,7 @@ class CoreNode final : public FrameHost, public FakeExecutionHost, public Transp
    public:
     explicit ToStore(CoreNode& node) : node_(node) {}
     void Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) override {
-      if (IsStoreFrame(kind) && kind != kStoreFetch && kind != kStoreHold) {
+      if (IsStoreFrame(kind) && kind != kStoreFetch && kind != kStorePart && kind != kStoreHold) {
         node_.store.Queue(kSelf, kind, std::string(head) + std::string(tail));
       } else {
         node_.sent.To(kRaylet).Send(lane, kind, head, tail);

@@ -29,6 +29,7 @@ ProcessCore::ProcessCore(Deps& deps)
       owner(
           deps.self, deps.clock, transport, *this,
           [this](std::span<const ObjectId> ids) { store->Lookup(ids); }, deps.limits),
+      parts(deps.self, deps.clock, transport, owner.references, owner.resolver),
       gcs(deps.self, deps.clock, deps.rings),
       executor(deps.self, deps.clock, transport, owner.references, owner.transits, deps.executions,
                reinterpret_cast<ProcessPage*>(deps.segment->data()),
@@ -62,6 +63,7 @@ ObjectLocation ProcessCore::Promote(ObjectId id, std::string_view bytes,
 }
 
 void ProcessCore::OnLocated(ObjectId id, const absl::StatusOr<ObjectLocation>& location) {
+  if (parts.OnLocated(id, location)) return;
   if (location.ok()) return owner.resolver.OnLocated(id, &*location, {});
   if (absl::IsUnavailable(location.status())) return owner.resolver.OnComing(id);
   const ErrorKind kind = StoreErrorKind(location.status());
@@ -107,7 +109,7 @@ void ProcessCore::Flush() {
 
 Nanos ProcessCore::Tick() {
   executor.argument_holds().Tick();
-  return std::min({owner.Tick(), gcs.Tick(), executor.argument_holds().NextTick()});
+  return std::min({owner.Tick(), parts.Tick(), gcs.Tick(), executor.argument_holds().NextTick()});
 }
 
 }  // namespace sheaf

@@ -10,6 +10,8 @@
 //   argument_fetch.h      the arguments of a call that starts
 //   gathering.h           the values of many objects
 //   object_creation.h     room in the store
+//   part_fetches.h        parts of objects that lie elsewhere
+//   part_gathering.h      parts of many objects
 #pragma once
 
 #include <functional>
@@ -30,6 +32,7 @@
 #include "worker/core/blocked_calls.h"
 #include "worker/core/frame_dispatch.h"
 #include "worker/core/gcs_calls.h"
+#include "worker/core/part_fetches.h"
 #include "worker/core/placement_groups.h"
 #include "worker/core/relay_transport.h"
 #include "worker/executor/task_executor.h"
@@ -66,6 +69,7 @@ class ProcessCore final : private LocalStore {
   RelayTransport transport;                              // The rings, the other nodes, and itself.
   std::unique_ptr<StoreClient> store;  // Never null. Goes after all that frees objects in it.
   OwnerState owner;
+  PartFetches parts;
   GcsCalls gcs;
   TaskExecutor executor;
   BlockedCalls blocked_calls;
@@ -108,6 +112,9 @@ class ProcessCore final : private LocalStore {
   ObjectLocation Seal(MutableBuffer buffer);
   // False: not ready, or not in this process's reach yet; what brings it is under way.
   bool TryView(const ObjectHandle& object, ObjectView* view);
+  // The same of a part of its value. False: the object is not in reach, or is no value, or has no
+  // such part; nothing is begun to bring it here.
+  bool TryViewPart(const ObjectPart& part, ObjectView* view);
   // For people.
   std::string WhatItWaitsFor(const ObjectEntry& object) const;
   // The references as they travel; their owners find them from now on.

@@ -105,6 +105,22 @@ bool ProcessCore::TryView(const ObjectHandle& object, ObjectView* view) {
   return true;
 }
 
+bool ProcessCore::TryViewPart(const ObjectPart& part, ObjectView* view) {
+  ObjectEntry& entry = *part.object.entry();
+  const bool here = entry.state == ObjectState::kValue ||
+                    (entry.state == ObjectState::kStore && store->Has(entry.location));
+  const bool viewed = here && TryView(part.object, view) && view->error == nullptr;
+  // One that does not fit is refused where parts are fetched.
+  if (!viewed || part.offset > view->bytes.size() ||
+      part.bytes > view->bytes.size() - part.offset) {
+    *view = {};
+    return false;
+  }
+  view->bytes = view->bytes.substr(part.offset, part.bytes);
+  view->nested.clear();
+  return true;
+}
+
 std::string ProcessCore::WhatItWaitsFor(const ObjectEntry& object) const {
   const std::string name = absl::StrCat("the object ", object.id.ToHex());
   if (!object.owned)
@@ -203,7 +219,10 @@ bool ProcessCore::MayStart(CallExecution& call, const absl::Status& fetched) {
 void ProcessCore::SendItem(CallExecution& call, std::string item,
                            std::span<const ObjectHandle> nested) {
   StreamItemHead head;
+  ReturnHead value;
   std::memcpy(&head, item.data(), sizeof head);
+  std::memcpy(&value, item.data() + sizeof head, sizeof value);
+  call.NoteSent(value.kind == ReturnKind::kStore ? value.size : value.bytes);
   head.index = call.stream_sent++;
   head.transit =
       owner.transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));

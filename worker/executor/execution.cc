@@ -39,6 +39,8 @@ void CallExecution::Clear() {
   cancel_requested.store(false, std::memory_order_relaxed);
   held.clear();
   stream_sent = stream_consumed = missing_from_ = 0;
+  unconsumed_.clear();
+  unconsumed_bytes_ = 0;
   lost_ = {};
   stream_stopped.store(false, std::memory_order_relaxed);
   discarded = false;
@@ -252,10 +254,27 @@ void CallExecution::FailFrom(size_t first, Error error) {
 }
 
 bool CallExecution::HasRoom() const {
-  const int64_t bound = spec_->max_unconsumed();
-  return stream_stopped.load(std::memory_order_relaxed) || cancelled() || bound <= 0 ||
-         stream_sent <= missing_from_ ||
-         stream_sent < stream_consumed + static_cast<uint64_t>(bound);
+  if (stream_stopped.load(std::memory_order_relaxed) || cancelled() || stream_sent <= missing_from_)
+    return true;
+  const int64_t items = spec_->max_unconsumed();
+  const int64_t bytes = spec_->max_unconsumed_bytes();
+  return (items <= 0 || stream_sent < stream_consumed + static_cast<uint64_t>(items)) &&
+         (bytes <= 0 || unconsumed_bytes_ < static_cast<uint64_t>(bytes));
+}
+
+void CallExecution::NoteSent(uint64_t bytes) {
+  if (spec_->max_unconsumed_bytes() <= 0) return;
+  unconsumed_.push_back({stream_sent, bytes});
+  unconsumed_bytes_ += bytes;
+}
+
+void CallExecution::NoteConsumed(uint64_t items) {
+  stream_consumed = std::max(stream_consumed, items);
+  std::erase_if(unconsumed_, [&](const Unconsumed& item) {
+    if (item.index >= stream_consumed) return false;
+    unconsumed_bytes_ -= item.bytes;
+    return true;
+  });
 }
 
 absl::Status CallExecution::Yield(std::string_view bytes, std::span<const ObjectHandle> nested) {

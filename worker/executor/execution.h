@@ -95,7 +95,12 @@ class CallExecution final : public Execution {
 
   // `run_ns` and `keeps_arguments` are the executor's to say.
   void SendReply(Channel& owner_channel, uint64_t run_ns, uint64_t transit, bool keeps_arguments);
-  // Whether a streaming call may send its next item: few enough are unconsumed, or nobody waits.
+  // An item of so many bytes goes out, as number stream_sent; the consumer has taken so many. Under
+  // the runtime's lock, as HasRoom.
+  void NoteSent(uint64_t bytes);
+  void NoteConsumed(uint64_t items);
+  // Whether a streaming call may send its next item: few enough, and few enough bytes, are
+  // unconsumed, or nobody waits.
   // The first that nobody has yet goes in any case: what was consumed before a run began may have
   // been told to the one before it.
   bool HasRoom() const;
@@ -167,6 +172,12 @@ class CallExecution final : public Execution {
   bool pack_is_malformed_ = false;
   std::vector<ObjectView> pins_;  // Of packs that were unpacked.
   std::span<const NestedReference> nested_references_;
+  struct Unconsumed {
+    uint64_t index;
+    uint64_t bytes;
+  };
+  std::vector<Unconsumed> unconsumed_;  // Items, where their bytes are bounded; in order.
+  uint64_t unconsumed_bytes_ = 0;
   // Streams: what the consumer lacks.
   bool ConsumerHasAll() const { return lost_.empty() && missing_from_ == StreamResume::kNoMore; }
   uint64_t missing_from_ = 0;

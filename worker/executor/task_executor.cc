@@ -368,7 +368,7 @@ bool TaskExecutor::OnCancel(ProcessId from, TaskId task, bool running) {
 
 void TaskExecutor::OnStreamAck(ProcessId from, const StreamAck& ack) {
   if (CallExecution* call = FindRunning(from, TaskId{from.packed(), ack.task_sequence_bits})) {
-    call->stream_consumed = std::max(call->stream_consumed, ack.consumed);
+    call->NoteConsumed(ack.consumed);
     if (ack.stop != 0) call->stream_stopped.store(true, std::memory_order_relaxed);
   }
 }

@@ -218,8 +218,30 @@ SCENARIO("a bound on what is unconsumed holds a stream that runs again back behi
   }
   CHECK(r.sent == std::vector<uint64_t>{0, 4});
   CHECK_FALSE(r.call.HasRoom());
-  r.call.stream_consumed = 4;
+  r.call.NoteConsumed(4);
   CHECK(r.call.HasRoom());
+}
+
+SCENARIO("a stream is bounded by the bytes that are unconsumed") {
+  Resumed r(0, 0, {});
+  auto spec = std::make_shared<proto::TaskTemplate>();
+  spec->set_streaming(true);
+  spec->set_max_unconsumed_bytes(100);
+  PushTaskHead head{};
+  CallExecution call{r};
+  REQUIRE(call.Begin(kCaller, spec, AsBytes(head)));
+  const auto send = [&](uint64_t bytes) {
+    call.NoteSent(bytes);
+    ++call.stream_sent;
+  };
+  send(99);
+  CHECK(call.HasRoom());
+  send(500);  // One goes beyond the bound.
+  CHECK_FALSE(call.HasRoom());
+  call.NoteConsumed(1);
+  CHECK_FALSE(call.HasRoom());
+  call.NoteConsumed(2);
+  CHECK(call.HasRoom());
 }
 
 SCENARIO("a push of a template that did not come, or is gone, is answered with an error") {

@@ -54,6 +54,8 @@ class ObjectResolver {
   void OnAdopted(const proto::AdoptedAnswer& answer);
   void OnOrphans(std::string_view ids) { questions_.OnOrphans(ids); }
   void OnProcessDied(ProcessId process) { questions_.OnProcessDied(process); }
+  // `node` does not have `object`, or cannot be asked: who finds out beside a search of this says so.
+  void OnNotThere(ObjectEntry& object, NodeNumber node, const Error& why);
   // The raylet of another node (or this one) has copies of objects of this process.
   void OnCopied(ProcessId from, std::span<const ObjectName> names);
   // Of objects that it alone had those of this process are made again, or lost.
@@ -77,7 +79,6 @@ class ObjectResolver {
   void AskStore(ObjectId stored, const ObjectEntry& object, Search& search);
   ObjectId NameOf(ObjectId stored) const;
   ObjectEntry* FindStored(ObjectId stored);
-  void OnNotThere(ObjectEntry& object, NodeNumber node, const Error& why);
   void AnswerDoubters(ObjectEntry& object);
   void Answer(ProcessId to, ObjectEntry& object);
   void Lost(ObjectEntry& object, const Error& why);

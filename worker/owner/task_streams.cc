@@ -137,7 +137,9 @@ TaskTable::StreamNext TaskTable::NextItem(ObjectEntry& entry, ObjectHandle* item
   ++stream.handed_out;
   *item = ObjectHandle(next);
   references_.DropUse(*next);
-  if (task->spec->spec.max_unconsumed() > 0 && !stream.ended && task->state == TaskState::kPushed) {
+  const proto::TaskTemplate& spec = task->spec->spec;
+  const bool bounded = spec.max_unconsumed() > 0 || spec.max_unconsumed_bytes() > 0;
+  if (bounded && !stream.ended && task->state == TaskState::kPushed) {
     transport_.To(stream.producer)
         .Send(Lane::kControl, FrameKind::kStreamAck,
               AsBytes(StreamAck{task->sequence_bits, stream.handed_out, 0}));

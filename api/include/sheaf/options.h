@@ -97,6 +97,7 @@ struct Options {
   // Variables set in the worker before main. It is not shared with tasks of another environment.
   std::map<std::string, std::string> environment{};
   int64_t max_unconsumed = 0;  // Generators: waits when so many items are not consumed; 0: never.
+  int64_t max_unconsumed_bytes = 0;  // Or items of so many bytes; 0: never.
   uint32_t max_calls = 0;      // The worker ends after so many calls; 0: never.
 
   std::string name_space{};      // Of an actor's name; empty: the job's.
@@ -238,6 +239,11 @@ class RetryOptions {
   // Of a generator: it waits when so many of its items are not consumed.
   Self& MaxUnconsumed(int64_t items) {
     self().Change().max_unconsumed = items;
+    return self();
+  }
+  // The same of items that have so many bytes together; one may have more.
+  Self& MaxUnconsumedBytes(int64_t bytes) {
+    self().Change().max_unconsumed_bytes = bytes;
     return self();
   }
   // All options at once; replaces what was set before.

@@ -141,6 +141,14 @@ def _backpressure(name: str, value: Any) -> None:
     _most(name, value)
 
 
+def _backpressure_bytes(name: str, value: Any) -> None:
+    want = "a number of bytes from 1, or -1 for no bound"
+    if not isinstance(value, int):
+        raise _wrong_type(name, value, want)
+    if value < -1 or value == 0 or value >= 1 << 63:
+        raise ValueError(f"{name}={value}: want {want}")
+
+
 def _per_yield(name: str, value: Any) -> None:
     if not isinstance(value, int):
         raise _wrong_type(name, value, "a number from 1")
@@ -267,6 +275,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
         ("max_retries", "max_restarts", "max_task_retries", "max_pending_calls"), _count_or_no_bound
     ),
     "_generator_backpressure_num_objects": _backpressure,
+    "_generator_backpressure_bytes": _backpressure_bytes,
     "_actor_generator_backpressure_num_objects": _backpressure,
     "_num_objects_per_yield": _per_yield,
     "max_concurrency": _max_concurrency,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sheaf import _core
-from sheaf._internal import unpicklable
+from sheaf._internal import arrow_values, unpicklable
 
 _pickler_class: type | None = None
 _custom: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
@@ -82,6 +82,10 @@ def _make_pickler() -> type:
             if _custom and kind in _custom:
                 serializer, deserializer = _custom[kind]
                 return deserializer, (serializer(obj),)
+            if kind.__module__ in arrow_values.MODULES:
+                reduce_arrow = arrow_values.reducer_of(kind)
+                if reduce_arrow is not None:
+                    return reduce_arrow(obj)
             return reduce_other(self, obj)
 
     _pickler_class = Pickler

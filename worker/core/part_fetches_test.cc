@@ -1,0 +1,154 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Parts of objects on other nodes: asked for, found, and lost with their nodes.
+#include "worker/core/part_fetches.h"
+
+#include "worker/owner/object_places_for_test.h"
+
+namespace sheaf {
+namespace {
+
+struct Parts : Places {
+  PartFetches fetches{kSelf, clock, transport, owner.references, owner.resolver};
+
+  PartWanted TakeQuestion() {
+    const Sent frame = transport.Take(kStorePart);
+    CHECK(frame.to == kRaylet);
+    return FrameItems<PartWanted>(frame.body)[0];
+  }
+  bool Answer(ObjectId name, const absl::StatusOr<ObjectLocation>& location) {
+    return fetches.OnLocated(name, location);
+  }
+  void Pass(Nanos duration) {
+    clock.Advance(duration);
+    owner.Tick();
+    fetches.Tick();
+  }
+};
+const absl::Status kNowhere = absl::NotFoundError("not on this node");
+
+TEST_CASE("a part comes as an object of this process, which is freed under the name it came by") {
+  Parts f;
+  const ObjectHandle object = f.Result();
+  ObjectHandle part = f.fetches.Fetch(*object.entry(), 100, 50);
+  const PartWanted wanted = f.TakeQuestion();
+  CHECK(wanted.of == object.id());
+  CHECK(wanted.hint == kThere);
+  CHECK(wanted.id.maker() == kSelf);
+  CHECK(wanted.id != part.id());
+  f.Pass(kSecond);
+  CHECK(f.TakeQuestion().id == wanted.id);  // No wait hangs on one frame.
+  REQUIRE(f.Answer(wanted.id, kHere));
+  CHECK(ObjectState{part.entry()->state} == ObjectState::kStore);
+  CHECK(part.entry()->size == 50);
+  CHECK(f.fetches.size() == 0);
+  CHECK_FALSE(f.Answer(wanted.id, kHere));
+  part = {};
+  f.Collect();
+  CHECK(f.store.freed == std::vector{wanted.id});
+}
+
+TEST_CASE("a part of what is made only now is asked for when it is there") {
+  Parts f;
+  const ObjectHandle object = f.Submit(f.Template(3));
+  const ObjectHandle part = f.fetches.Fetch(*object.entry(), 0, 5);
+  CHECK(f.transport.Count(kStorePart) == 0);
+  f.Pass(3 * kSecond);
+  f.Grant(1, kFar);
+  f.ReplyStored(f.TakePush(), kThere);
+  CHECK(f.transport.Count(kStorePart) == 1);
+  CHECK(f.TakeQuestion().hint == kThere);
+}
+
+TEST_CASE("a part of what is not there makes the owner look for it, and begin anew") {
+  Parts f;
+  const ObjectHandle object = f.Result();
+  const ObjectHandle part = f.fetches.Fetch(*object.entry(), 0, 5);
+  const PartWanted first = f.TakeQuestion();
+  SECTION("where there is another copy, that is asked about, under another name") {
+    f.Copied(kThirdRaylet, object.id(), kThird);
+    REQUIRE(f.Answer(first.id, kNowhere));
+    const PartWanted cancelled = f.TakeQuestion();
+    CHECK(cancelled.id == first.id);
+    CHECK(cancelled.cancel == 1);
+    const PartWanted second = f.TakeQuestion();
+    CHECK(second.hint == kThird);
+    CHECK(second.id != first.id);
+    CHECK_FALSE(f.Answer(first.id, kHere));  // Too late.
+    REQUIRE(f.Answer(second.id, kHere));
+    CHECK(part.entry()->ready());
+  }
+  SECTION("else its call runs again") {
+    REQUIRE(f.Answer(first.id, kNowhere));
+    CHECK(ObjectState{object.entry()->state} == ObjectState::kPending);
+    CHECK_FALSE(part.entry()->ready());
+  }
+  SECTION("but not when it is known to be elsewhere by now: that answer is about something past") {
+    f.owner.references.DropCopy(*object.entry(), kThere.node);
+    f.owner.references.AddCopy(*object.entry(), kThird);
+    REQUIRE(f.Answer(first.id, kNowhere));
+    CHECK(object.entry()->location == kThird);
+    CHECK(f.TakeFrees().empty());
+    CHECK(f.TakeQuestion().cancel == 1);
+    CHECK(f.TakeQuestion().hint == kThird);
+  }
+  SECTION("nor does a question go on about a place where it is no more") {
+    f.owner.references.DropCopy(*object.entry(), kThere.node);
+    f.owner.references.AddCopy(*object.entry(), kThird);
+    f.Pass(kSecond);
+    CHECK(f.TakeQuestion().cancel == 1);
+    CHECK(f.TakeQuestion().hint == kThird);
+  }
+}
+
+TEST_CASE("a place that says again and again that it does not have it is asked once a second") {
+  Parts f;
+  const ObjectHandle object = f.PutThere();
+  const ObjectHandle part = f.fetches.Fetch(*object.entry(), 0, 5);
+  int asked = 0;
+  for (int i = 0; i < 100 && !part.entry()->ready(); ++i) {
+    while (f.transport.Count(kStorePart) != 0) {
+      const PartWanted wanted = f.TakeQuestion();
+      if (wanted.cancel != 0) continue;
+      ++asked;
+      f.owner.references.AddCopy(*object.entry(),
+                                 kThird);  // Somebody always says that it is there.
+      REQUIRE(f.Answer(wanted.id, kNowhere));
+    }
+    f.Pass(kSecond);
+  }
+  REQUIRE(ObjectState{part.entry()->state} == ObjectState::kError);
+  CHECK(part.entry()->extra->error.kind == ErrorKind::kObjectLost);
+  CHECK(asked <= 31);
+}
+
+TEST_CASE("the error of an object is that of its parts, and each is withdrawn") {
+  Parts f;
+  const ObjectHandle object = f.PutThere();
+  const ObjectHandle part = f.fetches.Fetch(*object.entry(), 0, 5);
+  const PartWanted wanted = f.TakeQuestion();
+  REQUIRE(f.Answer(wanted.id, kNowhere));
+  REQUIRE(ObjectState{part.entry()->state} == ObjectState::kError);
+  CHECK(part.entry()->extra->error.kind == ErrorKind::kObjectLost);
+  CHECK(f.TakeQuestion().cancel == 1);
+  CHECK(f.transport.Count(kStorePart) == 0);
+}
+
+TEST_CASE(
+    "a raylet that says nothing for a minute ends the wait for a part, one that works does not") {
+  Parts f;
+  const ObjectHandle object = f.Result();
+  const ObjectHandle part = f.fetches.Fetch(*object.entry(), 0, 5);
+  const PartWanted wanted = f.TakeQuestion();
+  for (int i = 0; i < 200; ++i) {
+    f.Pass(kSecond);
+    CHECK(f.TakeQuestion().id == wanted.id);
+    REQUIRE(f.Answer(wanted.id, absl::UnavailableError("on its way")));
+  }
+  CHECK_FALSE(part.entry()->ready());
+  for (int i = 0; i < 61; ++i) f.Pass(kSecond);
+  REQUIRE(ObjectState{part.entry()->state} == ObjectState::kError);
+  CHECK(part.entry()->extra->error.kind == ErrorKind::kTimeout);
+}
+
+}  // namespace
+}  // namespace sheaf

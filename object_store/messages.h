@@ -138,7 +138,8 @@ struct FetchWanted {
 struct PartWanted {
   ObjectId id;  // Of the part; its maker is the sender.
   ObjectId of;
-  ObjectLocation hint;  // Where a copy of `of` was said to be; slot kNoSlot: somewhere on that node.
+  ObjectLocation
+      hint;  // Where a copy of `of` was said to be; slot kNoSlot: somewhere on that node.
   uint64_t offset = 0;  // In its payload.
   uint64_t bytes = 0;   // More than 0.
   uint32_t cancel = 0;  // 1: it is not wanted any more.
@@ -146,10 +147,10 @@ struct PartWanted {
 };
 enum class LookupOutcome : uint32_t {
   kFound = 0,
-  kNotFound = 1,  // Not on this node, as far as the raylet knows.
-  kDataLoss = 2,  // It was spilled and its copy on disk is damaged or gone.
-  kFull = 3,      // It is spilled and there was no room to restore it in time.
-  kComing = 4,    // No answer yet: the raylet is at it.
+  kNotFound = 1,    // Not on this node, as far as the raylet knows.
+  kDataLoss = 2,    // It was spilled and its copy on disk is damaged or gone.
+  kFull = 3,        // It is spilled and there was no room to restore it in time.
+  kComing = 4,      // No answer yet: the raylet is at it.
   kOutOfRange = 5,  // The object has no such part.
 };
 struct LocatedObject {
@@ -179,8 +180,9 @@ struct HoldAdmitted {
 };
 static_assert(sizeof(HoldHead) == 24 && sizeof(HeldObject) == 24);
 static_assert(sizeof(ExtentRequest) == 32 && sizeof(SlotRequest) == 24 && sizeof(SlotPages) == 8 &&
-              sizeof(ExtentGrant) == 32 && sizeof(ObjectName) == 32 && sizeof(FetchWanted) == 40 && sizeof(PartWanted) == 72 &&
-              sizeof(LocatedObject) == 40 && sizeof(StoreRefusal) == 40);
+              sizeof(ExtentGrant) == 32 && sizeof(ObjectName) == 32 && sizeof(FetchWanted) == 40 &&
+              sizeof(PartWanted) == 72 && sizeof(LocatedObject) == 40 &&
+              sizeof(StoreRefusal) == 40);
 
 // The items of a body; what is left over at its end (a malformed frame) is not looked at.
 template <class T>

@@ -53,8 +53,7 @@ class SpillStorage {
       uint64_t file, std::span<const std::span<const std::byte>> pieces) = 0;
   // Reads the bytes of the object from `from` on into all of `to`, which ends within the object.
   // kDataLoss: the file is gone, too short, or what lies there is not what was written.
-  virtual absl::Status Read(const SpillRecord& record, uint64_t from,
-                            std::span<std::byte> to) = 0;
+  virtual absl::Status Read(const SpillRecord& record, uint64_t from, std::span<std::byte> to) = 0;
   virtual void Remove(uint64_t file) = 0;
   // Grows as bytes reach the disk, those of an unfinished file too. Any thread.
   virtual uint64_t BytesWritten() const { return 0; }

@@ -47,8 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   for (size_t i = 0; i < records.size(); ++i) {
     std::string bytes(kObject, '\0');
-    const absl::Status read =
-        spill->Read(records[i], 0, std::as_writable_bytes(std::span(bytes)));
+    const absl::Status read = spill->Read(records[i], 0, std::as_writable_bytes(std::span(bytes)));
     FUZZ_CHECK(read.ok() ? bytes == (i == 0 ? first : second) : absl::IsDataLoss(read));
   }
   return 0;

@@ -98,7 +98,7 @@ struct Options {
   std::map<std::string, std::string> environment{};
   int64_t max_unconsumed = 0;  // Generators: waits when so many items are not consumed; 0: never.
   int64_t max_unconsumed_bytes = 0;  // Or items of so many bytes; 0: never.
-  uint32_t max_calls = 0;      // The worker ends after so many calls; 0: never.
+  uint32_t max_calls = 0;            // The worker ends after so many calls; 0: never.
 
   std::string name_space{};      // Of an actor's name; empty: the job's.
   bool detached = false;         // As ActorOptions::Detached.

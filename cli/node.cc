@@ -347,18 +347,16 @@ class Node {
     options.send = [this](ProcessId to, FrameKind kind, std::string body) {
       FromGcsHere(to, kind, std::move(body));
     };
+    // They are told that a term has begun before this node's raylet hears who they are.
+    options.on_member = [this](NodeNumber node, const std::string& address) {
+      connections_->SetAddress(node, address);
+    };
     options.on_serving = [this](const std::string& cluster_id, uint64_t term) {
-      const MutexLock lock(gcs_mutex_);
-      gcs_term_ = GcsTerm::Of(cluster_id, term);
-      if (gcs_child_ != nullptr) connections_->HostGcs(gcs_term_);
+      connections_->HostGcs(GcsTerm::Of(cluster_id, term));  // From here on others may ask.
     };
     options.on_lost = [this](const std::string& why) { RequestStop(why); };
-    SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<GcsChild> child, GcsChild::Start(std::move(options)));
-    {
-      const MutexLock lock(gcs_mutex_);
-      gcs_child_ = std::move(child);
-      connections_->HostGcs(gcs_term_);  // From here on others may ask.
-    }
+    gcs_child_ = std::make_unique<GcsChild>(std::move(options));
+    SHEAF_RETURN_IF_ERROR(gcs_child_->Start());
     SHEAF_ASSIGN_OR_RETURN(
         gcs_control_,
         GcsControl::Start(absl::StrCat(session_->path(), "/", kGcsSocketName),
@@ -416,8 +414,6 @@ class Node {
   std::unique_ptr<RayletProcess> raylet_;
   std::unique_ptr<DashboardChild> dashboard_;
   std::unique_ptr<GcsProcess> gcs_;  // Of a program's own node.
-  Mutex gcs_mutex_;  // Held while gcs_child_ is set, too, which is read without it from then on.
-  GcsTerm gcs_term_ ABSL_GUARDED_BY(gcs_mutex_);
   std::unique_ptr<GcsChild> gcs_child_;
   std::unique_ptr<GcsControl> gcs_control_;
 };

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -251,10 +250,13 @@ class Node {
       raylet_->PostFromGcs(to, kind, std::move(body));
     };
     // It may listen where it reaches the head from.
-    if (joining_ != nullptr && !embedded_) SHEAF_RETURN_IF_ERROR(joining_->AwaitWay());
+    std::string own_host;
+    if (joining_ != nullptr && !embedded_) {
+      SHEAF_ASSIGN_OR_RETURN(own_host, joining_->AwaitWay());
+    }
     // An embedded node is reached over the connections that it makes.
-    SHEAF_ASSIGN_OR_RETURN(connections_,
-                           NodeConnections::Start(flags, settings, !embedded_, std::move(events)));
+    SHEAF_ASSIGN_OR_RETURN(connections_, NodeConnections::Start(flags, settings, !embedded_,
+                                                                own_host, std::move(events)));
     return absl::OkStatus();
   }
 
@@ -436,11 +438,8 @@ End AwaitEnd(Node& node, ServiceNotifier& service, int signals, int parent_pipe,
       continue;
     }
     if (waiting[0].revents != 0) {
-      signalfd_siginfo info{};
-      if (read(signals, &info, sizeof(info)) == sizeof(info)) {
-        return {absl::StrCat("signal ", info.ssi_signo, " (",
-                             strsignal(static_cast<int>(info.ssi_signo)), ")")};
-      }
+      if (const int signal = TakeSignal(signals); signal != 0)
+        return {absl::StrCat("signal ", signal, " (", strsignal(signal), ")")};
     }
     if (waiting[1].revents != 0) return {node.stop_reason(), true};
     char byte;
@@ -473,7 +472,11 @@ int RunNode(const NodeOptions& options) {
   {
     Node node(signals.get(), parent.get());
     if (absl::Status started = node.Start(options.flags); !started.ok()) {
-      return absl::IsCancelled(started) ? kDone : Complain(started);
+      if (!absl::IsCancelled(started)) return Complain(started);
+      const int signal = TakeSignal(signals.get());
+      if (signal != 0 && !embedded) Complain(started);
+      // A service that is stopped while it starts has not failed; who presses Ctrl-C has no node.
+      return signal == 0 || signal == SIGTERM ? kDone : kFailed;
     }
     const std::string line = node.ready_line().Text();
     const int out = ready.valid() ? ready.get() : STDOUT_FILENO;

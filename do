@@ -658,7 +658,7 @@ ensure_control_plane() {
 }
 
 kube() {
-  local missing began=$SECONDS result=0 log
+  local missing began result=0 log
   ((EUID == 0)) || fail "kube: pods get networks and users of their own, which root alone can give them: sudo ./do kube"
   step "packages" ensure_packages ask
   missing=$(missing_packages $(kube_packages))
@@ -669,6 +669,7 @@ kube() {
   step "configure" configure build
   step "build" build_into build sheaf sheaf_python sheaf_gloo
   say "kube"
+  began=$SECONDS
   log=$(mktemp)
   # A network and processes of its own: nothing of it is left, whatever happens.
   unshare --net --mount --pid --fork --kill-child --mount-proc python3 tests/kube/kube_test.py \

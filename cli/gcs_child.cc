@@ -44,17 +44,15 @@ GcsChild::GcsChild(GcsChildOptions options)
         if (!silenced_) options_.send(frame.to, frame.kind, std::move(frame.body));
       }) {}
 
-absl::StatusOr<std::unique_ptr<GcsChild>> GcsChild::Start(GcsChildOptions options) {
-  std::unique_ptr<GcsChild> child(new GcsChild(std::move(options)));
-  SHEAF_ASSIGN_OR_RETURN(child->loop_, EventLoop::Start("gcs-child"));
+absl::Status GcsChild::Start() {
+  SHEAF_ASSIGN_OR_RETURN(loop_, EventLoop::Start("gcs-child"));
   absl::Status begun;
-  child->loop_->Run([&] {
-    begun = child->Begin();
-    child->Pulse();
+  loop_->Run([&] {
+    begun = Begin();
+    Pulse();
   });
   SHEAF_RETURN_IF_ERROR(begun);
-  SHEAF_RETURN_IF_ERROR(child->AwaitFirstStart());
-  return child;
+  return AwaitFirstStart();
 }
 
 absl::Status GcsChild::AwaitFirstStart() {
@@ -136,6 +134,8 @@ void GcsChild::OnMessage(GcsMessage message) {
     case GcsWord::kFrame:
       return guard_.Pass({ProcessId::Unpack(message.peer), static_cast<FrameKind>(message.kind),
                           std::move(message.body)});
+    case GcsWord::kMember:
+      return options_.on_member(static_cast<NodeNumber>(message.peer), message.body);
     case GcsWord::kServing: {
       serving_since_ = clock_.Now();
       if (was_serving_) Log(LogLevel::kInfo, "the GCS is back, in term ", message.peer);

@@ -39,16 +39,18 @@ struct GcsChildOptions {
   uint32_t keep_jobs = 0;  // So many submissions that have ended are remembered.
   bool log_json = false;
   int metrics_fd = -1;  // A segment with one metrics::Page, in which the GCS counts.
-  // The three are called on a thread of this, and must not block.
+  // The four are called on a thread of this, and must not block; nothing is sent before `on_serving`.
   std::function<void(ProcessId to, FrameKind kind, std::string body)> send;
+  std::function<void(NodeNumber node, const std::string& address)> on_member;    // Which it knows.
   std::function<void(const std::string& cluster_id, uint64_t term)> on_serving;  // At each start.
   std::function<void(std::string why)> on_lost;  // Its state is gone or damaged: once.
 };
 
 class GcsChild {
  public:
-  // Returns when the GCS takes requests. The errors of GcsProcess::Start; kDeadlineExceeded.
-  static absl::StatusOr<std::unique_ptr<GcsChild>> Start(GcsChildOptions options);
+  explicit GcsChild(GcsChildOptions options);
+  // Returns when the GCS takes requests. The errors of GcsProcess::Start; kDeadlineExceeded. Once.
+  absl::Status Start();
   ~GcsChild() { Stop(); }
   GcsChild(const GcsChild&) = delete;
   GcsChild& operator=(const GcsChild&) = delete;
@@ -68,7 +70,6 @@ class GcsChild {
     FrameKind kind;
     std::string body;
   };
-  explicit GcsChild(GcsChildOptions options);
   absl::Status AwaitFirstStart();
   // On the loop.
   absl::Status Begin();

@@ -35,6 +35,9 @@ constexpr int kDiskFailed = 74;  // EX_IOERR.
 // A node that was killed a moment ago took its GCS with it, which may hold the database yet.
 constexpr Nanos kPredecessorEnds = 2 * kSecond;
 constexpr Nanos kLookAgain = 20 * kMillisecond;
+// What the nodes of a head that has come back have to be heard: three dials that lead nowhere. Those
+// of a head that was there all the time keep their links.
+constexpr Nanos kReturnToHead = 15 * kSecond;
 
 class Gcs {
  public:
@@ -57,6 +60,8 @@ class Gcs {
       pipe_->SendAll(kLastWords);
       return started;
     }
+    for (const auto& [node, address] : gcs_->addresses())
+      pipe_->Send(GcsWord::kMember, 0, node, address);
     pipe_->Send(GcsWord::kServing, 0, gcs_->term(), gcs_->cluster_id());
     loop_->Run([this] { pipe_->Start(); });
     return absl::OkStatus();
@@ -93,6 +98,7 @@ class Gcs {
     GcsProcessOptions options;
     options.gcs.address = flags_.address;
     options.gcs.least_term = flags_.least_term;
+    if (!flags_.must_exist) options.gcs.return_within = kReturnToHead;
     options.gcs.max_ended_submissions = flags_.keep_jobs;
     options.gcs.unix_ns_at_zero = UnixNow() - MonotonicNow();
     options.database = flags_.database;

@@ -27,6 +27,7 @@ enum class GcsWord : uint32_t {
   kBackup,     // Copy the database to the path in `body`; `peer` tells the questions apart.
   kEnd,        // Answer what has come, close the database, and end.
   // From the GCS. kFrame: for the raylet `peer`.
+  kMember,      // Before kServing. `peer`: the number of a node that it knows; `body`: its address.
   kServing,     // It has started. `peer`: the term; `body`: the cluster's id.
   kFailed,      // It cannot start, or go on. `peer`: an absl::StatusCode; `body`: why.
   kBackupDone,  // `peer`: of the question; `kind`: an absl::StatusCode; `body`: its text.

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <array>
@@ -251,10 +250,13 @@ class Node {
       raylet_->PostFromGcs(to, kind, std::move(body));
     };
     // It may listen where it reaches the head from.
-    if (joining_ != nullptr && !embedded_) SHEAF_RETURN_IF_ERROR(joining_->AwaitWay());
+    std::string own_host;
+    if (joining_ != nullptr && !embedded_) {
+      SHEAF_ASSIGN_OR_RETURN(own_host, joining_->AwaitWay());
+    }
     // An embedded node is reached over the connections that it makes.
-    SHEAF_ASSIGN_OR_RETURN(connections_,
-                           NodeConnections::Start(flags, settings, !embedded_, std::move(events)));
+    SHEAF_ASSIGN_OR_RETURN(connections_, NodeConnections::Start(flags, settings, !embedded_,
+                                                                own_host, std::move(events)));
     return absl::OkStatus();
   }
 
@@ -347,18 +349,16 @@ class Node {
     options.send = [this](ProcessId to, FrameKind kind, std::string body) {
       FromGcsHere(to, kind, std::move(body));
     };
+    // They are told that a term has begun before this node's raylet hears who they are.
+    options.on_member = [this](NodeNumber node, const std::string& address) {
+      connections_->SetAddress(node, address);
+    };
     options.on_serving = [this](const std::string& cluster_id, uint64_t term) {
-      const MutexLock lock(gcs_mutex_);
-      gcs_term_ = GcsTerm::Of(cluster_id, term);
-      if (gcs_child_ != nullptr) connections_->HostGcs(gcs_term_);
+      connections_->HostGcs(GcsTerm::Of(cluster_id, term));  // From here on others may ask.
     };
     options.on_lost = [this](const std::string& why) { RequestStop(why); };
-    SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<GcsChild> child, GcsChild::Start(std::move(options)));
-    {
-      const MutexLock lock(gcs_mutex_);
-      gcs_child_ = std::move(child);
-      connections_->HostGcs(gcs_term_);  // From here on others may ask.
-    }
+    gcs_child_ = std::make_unique<GcsChild>(std::move(options));
+    SHEAF_RETURN_IF_ERROR(gcs_child_->Start());
     SHEAF_ASSIGN_OR_RETURN(
         gcs_control_,
         GcsControl::Start(absl::StrCat(session_->path(), "/", kGcsSocketName),
@@ -416,8 +416,6 @@ class Node {
   std::unique_ptr<RayletProcess> raylet_;
   std::unique_ptr<DashboardChild> dashboard_;
   std::unique_ptr<GcsProcess> gcs_;  // Of a program's own node.
-  Mutex gcs_mutex_;  // Held while gcs_child_ is set, too, which is read without it from then on.
-  GcsTerm gcs_term_ ABSL_GUARDED_BY(gcs_mutex_);
   std::unique_ptr<GcsChild> gcs_child_;
   std::unique_ptr<GcsControl> gcs_control_;
 };
@@ -440,11 +438,8 @@ End AwaitEnd(Node& node, ServiceNotifier& service, int signals, int parent_pipe,
       continue;
     }
     if (waiting[0].revents != 0) {
-      signalfd_siginfo info{};
-      if (read(signals, &info, sizeof(info)) == sizeof(info)) {
-        return {absl::StrCat("signal ", info.ssi_signo, " (",
-                             strsignal(static_cast<int>(info.ssi_signo)), ")")};
-      }
+      if (const int signal = TakeSignal(signals); signal != 0)
+        return {absl::StrCat("signal ", signal, " (", strsignal(signal), ")")};
     }
     if (waiting[1].revents != 0) return {node.stop_reason(), true};
     char byte;
@@ -477,7 +472,11 @@ int RunNode(const NodeOptions& options) {
   {
     Node node(signals.get(), parent.get());
     if (absl::Status started = node.Start(options.flags); !started.ok()) {
-      return absl::IsCancelled(started) ? kDone : Complain(started);
+      if (!absl::IsCancelled(started)) return Complain(started);
+      const int signal = TakeSignal(signals.get());
+      if (signal != 0 && !embedded) Complain(started);
+      // A service that is stopped while it starts has not failed; who presses Ctrl-C has no node.
+      return signal == 0 || signal == SIGTERM ? kDone : kFailed;
     }
     const std::string line = node.ready_line().Text();
     const int out = ready.valid() ? ready.get() : STDOUT_FILENO;

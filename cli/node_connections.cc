@@ -14,7 +14,6 @@
 #include "metrics/counter.h"
 #include "proto/gcs.pb.h"
 #include "rpc/listen_address.h"
-#include "rpc/route_address.h"
 #include "shm/attach.h"
 
 namespace sheaf::cli {
@@ -65,7 +64,8 @@ absl::StatusOr<Credentials> LoadCredentials(const NodeFlags& flags, const Settin
 }
 
 // What other nodes dial; empty: as this one listens.
-absl::StatusOr<std::string> AdvertisedAddress(const NodeFlags& flags, const std::string& listen) {
+absl::StatusOr<std::string> AdvertisedAddress(const NodeFlags& flags, const std::string& listen,
+                                              const std::string& own_host) {
   if (!flags.advertise.empty()) {
     SHEAF_ASSIGN_OR_RETURN(const ListenAddress advertised, ParseListenAddress(flags.advertise));
     if (!advertised.is_unspecified()) return flags.advertise;
@@ -83,9 +83,7 @@ absl::StatusOr<std::string> AdvertisedAddress(const NodeFlags& flags, const std:
                      listening.port,
                      " with the address that they reach it by, or name that address with --host"));
   }
-  SHEAF_ASSIGN_OR_RETURN(const ListenAddress head, ParseListenAddress(flags.join));
-  SHEAF_ASSIGN_OR_RETURN(std::string host, AddressOnTheWayTo(head));
-  return ListenAddress{std::move(host), 0}.ToString();  // 0: the port on which it listens.
+  return ListenAddress{own_host, 0}.ToString();  // 0: the port on which it listens.
 }
 
 // Once, in the log and to who starts the node.
@@ -106,6 +104,7 @@ void WarnOfPlainLinks(const std::string& listen_address, const Credentials& cred
 absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const NodeFlags& flags,
                                                                         const Settings& settings,
                                                                         bool listen,
+                                                                        const std::string& own_host,
                                                                         ConnectionEvents events) {
   std::unique_ptr<NodeConnections> made(new NodeConnections(std::move(events)));
   LinksOptions options;
@@ -134,7 +133,7 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
         absl::StrContains(host, ':') && host[0] != '[' ? absl::StrCat("[", host, "]") : host;
     options.listen_address = absl::StrCat(bracketed, ":", port);
     SHEAF_ASSIGN_OR_RETURN(options.advertise_address,
-                           AdvertisedAddress(flags, options.listen_address));
+                           AdvertisedAddress(flags, options.listen_address, own_host));
     on_any_port = absl::StrCat(bracketed, ":0");
   }
   absl::StatusOr<std::unique_ptr<Links>> links = Links::Start(options);

@@ -46,11 +46,13 @@ struct ConnectionEvents {
 
 class NodeConnections final : public NodeLinks {
  public:
-  // Listens as `flags` say (not at all if `listen` is false) and knows the GCS by flags.join.
-  // Errors: of Links::Start, of token and certificate files.
+  // Listens as `flags` say (not at all if `listen` is false) and knows the GCS by flags.join;
+  // `own_host` is this machine's address on the way to it, which others dial where it listens on
+  // all. Errors: of Links::Start, of token and certificate files.
   static absl::StatusOr<std::unique_ptr<NodeConnections>> Start(const NodeFlags& flags,
                                                                 const Settings& settings,
                                                                 bool listen,
+                                                                const std::string& own_host,
                                                                 ConnectionEvents events);
 
   const std::string& address() const { return address_; }  // Empty: nobody can dial this node.

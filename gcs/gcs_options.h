@@ -27,6 +27,9 @@ struct GcsOptions {
   Nanos heartbeat_period = 250 * kMillisecond;
   Nanos suspect_after = kSecond;
   Nanos dead_after = 5 * kSecond;
+  // Not shorter than dead_after: what a node has, that is on disk when the GCS starts, until it is
+  // heard for the first time. It may have to find the way to another address.
+  Nanos return_within = 5 * kSecond;
   // Shorter than dead_after: what a node hosts has stopped before it is replaced.
   Nanos lease = 4 * kSecond;
   Nanos repeat_after = kSecond;  // Orders to raylets that nobody has answered are given again.

@@ -101,6 +101,7 @@ absl::StatusOr<std::unique_ptr<GcsProcess>> GcsProcess::Start(GcsProcessOptions 
   process->loop_->Post([&] {
     const absl::Status status = process->service_->Start();
     process->started_ = status.ok();
+    process->addresses_ = process->service_->Addresses();
     started.set_value(status);
   });
   SHEAF_RETURN_IF_ERROR(started.get_future().get());

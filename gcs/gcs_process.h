@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -62,6 +63,8 @@ class GcsProcess {
   GcsStats Stats();
   const std::string& cluster_id() const { return cluster_id_; }
   uint64_t term() const { return term_; }
+  // As of GcsService, when it started: who is told that a term has begun.
+  const std::map<NodeNumber, std::string>& addresses() const { return addresses_; }
 
  private:
   class CallbackTransport;
@@ -79,6 +82,7 @@ class GcsProcess {
   std::unique_ptr<GcsService> service_;
   std::string cluster_id_;
   uint64_t term_ = 0;
+  std::map<NodeNumber, std::string> addresses_;
   std::atomic<bool> started_ = false;
   std::atomic<bool> stopped_ = false;
   std::atomic<bool> silenced_ = false;

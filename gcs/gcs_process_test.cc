@@ -54,6 +54,7 @@ class Raylet {
     proto::GcsRequest request;
     request.mutable_register_node()->set_nonce(std::string(16, 'n'));
     request.mutable_register_node()->set_version(std::string(kSheafVersion));
+    request.mutable_register_node()->set_address("10.0.0.7:6379");
     return Ask(gcs, {0, 1}, request).node_registered().node();
   }
 
@@ -76,6 +77,7 @@ SCENARIO(
   {
     auto gcs = GcsProcess::Start(raylet.Options(database));
     REQUIRE(gcs.status() == absl::OkStatus());
+    CHECK((*gcs)->addresses().empty());
     cluster_id = (*gcs)->cluster_id();
     node = raylet.Register(**gcs);
     CHECK(node == 1);
@@ -84,6 +86,9 @@ SCENARIO(
   auto gcs = GcsProcess::Start(raylet.Options(database));
   REQUIRE(gcs.status() == absl::OkStatus());
   CHECK(((*gcs)->cluster_id() == cluster_id) == !database.empty());
+  CHECK((*gcs)->addresses() == (database.empty()
+                                    ? std::map<NodeNumber, std::string>()
+                                    : std::map<NodeNumber, std::string>{{node, "10.0.0.7:6379"}}));
   CHECK((*gcs)->Stats().keys == (database.empty() ? 0 : 1));
   CHECK((*gcs)->Stats().term == (database.empty() ? 1 : 2));
 }

@@ -94,10 +94,20 @@ absl::Status GcsService::Start() {
   for (const auto& [node, info] : nodes_.table().all()) {
     if (nodes_.table().IsMember(node)) unreported_.insert(node);
   }
-  recovery_ends_ = Deadline(clock_.Now(), 2 * options_.dead_after);
+  // When all that are on disk are heard or dead, and have had time to report.
+  recovery_ends_ = Deadline(clock_.Now(), options_.return_within + options_.dead_after);
   next_sweep_ = Deadline(clock_.Now(), kSweepPeriod);
   CommitTerm();
   return absl::OkStatus();
+}
+
+std::map<NodeNumber, std::string> GcsService::Addresses() const {
+  std::map<NodeNumber, std::string> addresses;
+  for (const auto& [node, info] : nodes_.table().all()) {
+    if (nodes_.table().IsMember(node) && !info.address().empty())
+      addresses.emplace(node, info.address());
+  }
+  return addresses;
 }
 
 void GcsService::CommitTerm() {

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -92,6 +93,8 @@ class GcsService {
   GcsStats Stats() const;
   const std::string& cluster_id() const { return cluster_id_; }
   uint64_t term() const { return term_; }
+  // Where the nodes that are not dead are dialled; not those that nobody can dial.
+  std::map<NodeNumber, std::string> Addresses() const;
   bool recovering() const { return recovering_; }
 
  private:

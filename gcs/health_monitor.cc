@@ -6,12 +6,15 @@
 
 namespace sheaf {
 
-void HealthMonitor::Add(NodeNumber node) { nodes_[node] = {clock_.Now()}; }
+void HealthMonitor::Add(NodeNumber node, Nanos first_silence) {
+  nodes_[node] = {clock_.Now(), first_silence};
+}
 
 bool HealthMonitor::OnHeard(NodeNumber node) {
   const auto found = nodes_.find(node);
   if (found == nodes_.end()) return false;
   found->second.last_heard = clock_.Now();
+  found->second.dead_after = options_.dead_after;
   return std::exchange(found->second.suspect, false);
 }
 
@@ -31,7 +34,7 @@ std::vector<HealthMonitor::Change> HealthMonitor::Tick() {
   for (auto next = nodes_.begin(); next != nodes_.end();) {
     const auto at = next++;
     const Nanos silent = now - at->second.last_heard;
-    if (silent >= options_.dead_after) {
+    if (silent >= at->second.dead_after) {
       changes.push_back({at->first, Health::kDead});
       nodes_.erase(at);
     } else if (silent >= options_.suspect_after && !at->second.suspect) {

@@ -28,7 +28,9 @@ class HealthMonitor {
       : options_(options), clock_(clock), last_tick_(clock.Now()) {}
 
   // A node counts as heard of when it is added.
-  void Add(NodeNumber node);
+  void Add(NodeNumber node) { Add(node, options_.dead_after); }
+  // One that has yet to be heard of for the first time: it is dead after `first_silence` until then.
+  void Add(NodeNumber node, Nanos first_silence);
   void Remove(NodeNumber node) { nodes_.erase(node); }
   // The node has said something. True: it was suspect and is healthy again. Nodes that were not
   // added, or are dead, are ignored.
@@ -42,6 +44,7 @@ class HealthMonitor {
  private:
   struct Peer {
     Nanos last_heard;
+    Nanos dead_after;
     bool suspect = false;
   };
   const Options options_;

@@ -54,6 +54,29 @@ SCENARIO("a suspect node that is heard again is healthy, and no longer on its wa
   CHECK(changes == Changes{{1, Health::kSuspect}});
 }
 
+SCENARIO("a node that has yet to be heard has longer, and then as long as any") {
+  FakeClock clock;
+  HealthMonitor monitor({}, clock);
+  monitor.Add(1, 15 * kSecond);
+  monitor.Add(2, 15 * kSecond);
+  Changes changes;
+  std::vector<Nanos> times;
+  for (int step = 1; step <= 200; ++step) {
+    clock.Advance(kStep);
+    if (step == 60) CHECK(monitor.OnHeard(1));
+    for (const auto& change : monitor.Tick()) {
+      changes.push_back(change);
+      times.push_back(step * kStep);
+    }
+  }
+  CHECK(changes == Changes{{1, Health::kSuspect},
+                           {2, Health::kSuspect},
+                           {1, Health::kSuspect},
+                           {1, Health::kDead},
+                           {2, Health::kDead}});
+  CHECK(times == std::vector<Nanos>{kSecond, kSecond, 7 * kSecond, 11 * kSecond, 15 * kSecond});
+}
+
 SCENARIO("a pause of the GCS itself counts for nobody") {
   FakeClock clock;
   HealthMonitor monitor({}, clock);

@@ -56,9 +56,10 @@ NodeService::NodeService(const GcsContext& context, std::function<void(NodeNumbe
 void NodeService::LoadNode(std::string_view value) {
   proto::NodeInfo info;
   if (!info.ParseFromArray(value.data(), static_cast<int>(value.size()))) return;
-  // A member has from now on as long as any to be heard of, so every lease that an earlier GCS gave
-  // has ended by then.
-  if (info.state() != proto::NodeInfo::DEAD) health_.Add(info.node());
+  // A member has from now on at least as long as any to be heard of, so every lease that an earlier
+  // GCS gave has ended by then.
+  if (info.state() != proto::NodeInfo::DEAD)
+    health_.Add(info.node(), context_.options.return_within);
   table_.Put(std::move(info));
 }
 

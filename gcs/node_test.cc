@@ -140,6 +140,26 @@ SCENARIO(
   }
 }
 
+SCENARIO("nodes have longer to come back to a head that was away than to fall silent") {
+  GcsWorld world({.return_within = 15 * kSecond});
+  const NodeNumber late = world.AddNode();
+  const NodeNumber lost = world.AddNode();
+  const NodeNumber other = world.AddNode();
+  world.Restart();
+  const auto state = [&](NodeNumber node) { return Find(world, other, node).state(); };
+  world.ReportNode(other);
+  world.Pass(14 * kSecond, {other});
+  // What no node has reported is not taken for lost before the last of them may be.
+  CHECK(world.service().recovering());
+  world.ReportNode(late);
+  world.Pass(kSecond, {late, other});
+  CHECK_FALSE(world.service().recovering());
+  CHECK(state(late) == proto::NodeInfo::ALIVE);
+  CHECK(state(lost) == proto::NodeInfo::DEAD);
+  world.Pass(6 * kSecond, {other});
+  CHECK(state(late) == proto::NodeInfo::DEAD);
+}
+
 SCENARIO("whatever a node says is a sign of life") {
   GcsWorld world;
   const NodeNumber talker = world.AddNode();

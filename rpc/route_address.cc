@@ -16,12 +16,13 @@ namespace sheaf {
 absl::StatusOr<std::string> AddressOnTheWayTo(const ListenAddress& there) {
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_DGRAM;
+  wanted.ai_flags = AI_NUMERICHOST;
   addrinfo* found = nullptr;
   const int error =
       getaddrinfo(there.host.c_str(), std::to_string(there.port).c_str(), &wanted, &found);
   if (error != 0) {
     return absl::UnavailableError(
-        absl::StrCat("no address is known for ", there.host, ": ", gai_strerror(error)));
+        absl::StrCat("'", there.host, "' is no numeric address: ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, freeaddrinfo);
   int last_error = 0;

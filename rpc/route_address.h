@@ -9,8 +9,8 @@
 
 namespace sheaf {
 
-// The address that this machine has on its way to `there`, as the routing table says; nothing is
-// sent. kUnavailable: no such name, or no way there.
+// The address that this machine has on its way to `there`, whose host is a numeric address, as the
+// routing table says; nothing is sent or asked. kUnavailable: it is a name, or there is no way.
 absl::StatusOr<std::string> AddressOnTheWayTo(const ListenAddress& there);
 
 }  // namespace sheaf

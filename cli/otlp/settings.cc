@@ -32,6 +32,14 @@ Variable FindOtlp(const Environment& environment, const std::string& name) {
   return of_traces.value.empty() ? Find(environment, "OTEL_EXPORTER_OTLP_" + name) : of_traces;
 }
 
+// Whether `name` is one of several, separated by commas.
+bool Lists(const std::string& names, absl::string_view name) {
+  for (const absl::string_view one : absl::StrSplit(names, ',')) {
+    if (absl::StripAsciiWhitespace(one) == name) return true;
+  }
+  return false;
+}
+
 absl::Status Bad(const Variable& variable, const std::string& want) {
   return absl::InvalidArgumentError(
       absl::StrCat(variable.name, "='", variable.value, "': want ", want));
@@ -158,9 +166,12 @@ absl::StatusOr<telemetry::SpanAttributes> ReadResource(const Environment& enviro
 
 absl::StatusOr<std::optional<OtlpSettings>> OtlpSettingsOf(const Environment& environment) {
   const std::string disabled = absl::AsciiStrToLower(Find(environment, "OTEL_SDK_DISABLED").value);
+  const Variable exporters = Find(environment, "OTEL_TRACES_EXPORTER");
   if (FindOtlp(environment, "ENDPOINT").value.empty() || disabled == "true" ||
-      Find(environment, "OTEL_TRACES_EXPORTER").value == "none")
+      exporters.value == "none")
     return std::nullopt;
+  if (!exporters.value.empty() && !Lists(exporters.value, "otlp"))
+    return Bad(exporters, "otlp, which is what nodes export, also among others, or none");
   const Variable protocol = FindOtlp(environment, "PROTOCOL");
   if (!protocol.value.empty() && protocol.value != "http/protobuf") {
     return Bad(

@@ -31,6 +31,7 @@ SCENARIO("nothing is exported where no endpoint is named, or it is switched off"
 SCENARIO("an endpoint of all signals gets the path of traces, one of traces is taken as it is") {
   CHECK(Read({}).url.target == "/v1/traces");
   CHECK(Read({{kEndpoint, "https://host/base/"}}).url.target == "/base/v1/traces");
+  CHECK(Read({{"OTEL_TRACES_EXPORTER", "console, otlp"}}).url.target == "/v1/traces");
   const OtlpSettings traces = Read({{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://other:1/x"}});
   CHECK(traces.url.host == "other");
   CHECK(traces.url.target == "/x");
@@ -70,6 +71,8 @@ SCENARIO("a value that cannot be used is named, with what is wanted") {
       {{{"OTEL_EXPORTER_OTLP_HEADERS", "Authorization: x=y"}}, "name of a header"},
       {{{"OTEL_EXPORTER_OTLP_HEADERS", "a=" + std::string(9000, 'x')}}, "8 KiB"},
       {{{"OTEL_EXPORTER_OTLP_TIMEOUT", "soon"}}, "milliseconds"},
+      {{{"OTEL_TRACES_EXPORTER", "console"}}, "otlp"},
+      {{{"OTEL_TRACES_EXPORTER", "zipkin,otlp_file"}}, "otlp"},
       {{{"OTEL_TRACES_SAMPLER", "jaeger_remote"}}, "always_on"},
       {{{"OTEL_TRACES_SAMPLER_ARG", "2"}}, "from 0 to 1"},
   };

@@ -9,6 +9,8 @@ namespace sheaf::cli {
 // Signals that end a node, as something to poll. Blocked here, so in all threads that are started
 // later.
 UniqueFd BlockSignals();
+// The number of one that came; 0: none has.
+int TakeSignal(int signals);
 // The memory of messages, of up to 4 MiB, is kept for the next ones: given back to the kernel after
 // each, it comes as new pages again, which cost more than the copy of the bytes into them.
 void KeepFreedMemory();

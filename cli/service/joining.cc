@@ -11,6 +11,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "http/host_lookup.h"
 #include "rpc/listen_address.h"
 #include "rpc/route_address.h"
 
@@ -24,6 +25,22 @@ constexpr Nanos kPatience = 5 * kSecond;  // Of who starts the node, before some
 
 // Whether `fd` can be read, or its other end is closed.
 bool Has(const pollfd& fd) { return fd.fd >= 0 && fd.revents != 0; }
+
+absl::StatusOr<std::string> OwnAddress(http::HostLookup& lookup, const ListenAddress& head,
+                                       Nanos until) {
+  const auto found = lookup.AddressesOf(head.host, until);
+  if (!found.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("no address is known for ", head.host, ": ", found.status().message()));
+  }
+  absl::Status none;
+  for (const std::string& address : *found) {
+    absl::StatusOr<std::string> way = AddressOnTheWayTo({address, head.port});
+    if (way.ok()) return way;
+    none = way.status();
+  }
+  return none;
+}
 
 }  // namespace
 
@@ -42,14 +59,21 @@ absl::Status Joining::Pause(Nanos longest) const {
                                            : "a signal ended it before it had joined " + head_);
 }
 
-absl::Status Joining::AwaitWay() const {
+absl::StatusOr<std::string> Joining::AwaitWay() const {
   SHEAF_ASSIGN_OR_RETURN(const ListenAddress head, ParseListenAddress(head_));
+  http::HostLookup lookup;
+  ThreadExecutor watch({"sheaf-joining", kLookPeriod, [&] {
+                          if (!Wanted().ok()) lookup.Cancel();
+                        }});
   Nanos pause = kFirstPause;
-  for (bool said = false;; said = true) {
-    const absl::Status way = AddressOnTheWayTo(head).status();
+  Nanos until = std::min(deadline_, MonotonicNow() + kPatience);  // Before something is said.
+  while (true) {
+    const absl::StatusOr<std::string> way = OwnAddress(lookup, head, until);
     if (way.ok()) return way;
-    if (left() == 0) return Late(std::string(way.message()));
-    if (!said) Say(std::string(way.message()));
+    SHEAF_RETURN_IF_ERROR(Wanted());
+    const std::string why(way.status().message());
+    if (left() == 0) return Late(why);
+    if (std::exchange(until, deadline_) != deadline_) Say(why);
     SHEAF_RETURN_IF_ERROR(Pause(std::min(pause, left())));
     pause = std::min(2 * pause, kLongestPause);
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/clock.h"
 
 namespace sheaf::cli {
@@ -21,10 +22,11 @@ class Joining {
 
   // OK; kCancelled: somebody wants the node to end, and it says who. The signal stays to be read.
   absl::Status Wanted() const;
-  // Returns when the name of the head has an address and there is a way to it: in a cluster that
-  // starts that may be after its nodes have. kDeadlineExceeded: there was none. kCancelled: see
-  // Wanted. kInvalidArgument: `head` is no HOST:PORT.
-  absl::Status AwaitWay() const;
+  // Returns when the name of the head has an address and there is a way to it, in a cluster that
+  // starts that may be after its nodes have: the address that this machine has on that way.
+  // kDeadlineExceeded: there was none. kCancelled: see Wanted. kInvalidArgument: `head` is no
+  // HOST:PORT.
+  absl::StatusOr<std::string> AwaitWay() const;
   // Runs `join`, and returns what it does. When Wanted is no longer OK, `refuse`, which has to end
   // `join`, is called with that on another thread. Who starts the node is told after some seconds
   // what it waits for.

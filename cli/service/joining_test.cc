@@ -1,14 +1,19 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/service/joining.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <optional>
+#include <string_view>
 
+#include "base/executor.h"
 #include "base/mutex.h"
+#include "base/testing/wait_until_for_test.h"
 #include "base/unique_fd.h"
 
 namespace sheaf::cli {
@@ -20,6 +25,38 @@ constexpr Nanos kShort = 200 * kMillisecond;
 constexpr Nanos kLong = 60 * kSecond;
 constexpr char kHead[] = "127.0.0.1:6379";
 constexpr char kNowhere[] = "head.invalid:6379";  // RFC 6761: no name ends so.
+constexpr char kUnanswered[] = "unanswered.invalid:6379";
+
+// A resolver whose servers are silent, for one name.
+class SilentResolver {
+ public:
+  int Ask() {
+    MutexLock lock(mutex_);
+    ++asked_;
+    answers_.WaitFor(mutex_, kLong,
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return over_; });
+    return EAI_AGAIN;
+  }
+  int asked() {
+    const MutexLock lock(mutex_);
+    return asked_;
+  }
+  void Answer() {
+    const MutexLock lock(mutex_);
+    over_ = true;
+    answers_.NotifyAll();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar answers_;
+  int asked_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+};
+SilentResolver& Resolver() {
+  static auto* const resolver = new SilentResolver;  // Whom it has let wait may outlive the test.
+  return *resolver;
+}
 
 struct Ends {
   UniqueFd signals{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -57,13 +94,27 @@ class SilentHead {
 };
 
 }  // namespace
+}  // namespace sheaf::cli
+
+// In place of the C library's, which it asks for all names but that one.
+extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints,
+                           addrinfo** found) {
+  using Function = decltype(&getaddrinfo);
+  const bool numeric = hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0;
+  if (!numeric && name != nullptr && std::string_view(name) == "unanswered.invalid")
+    return sheaf::cli::Resolver().Ask();
+  static const auto next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  return next(name, service, hints, found);
+}
+
+namespace sheaf::cli {
 
 TEST_CASE("a node that joins waits for the name of its head") {
   Ends ends;
-  CHECK(ends.To(kHead, kShort).AwaitWay().ok());
-  CHECK(absl::IsInvalidArgument(ends.To("head", kShort).AwaitWay()));
+  CHECK(ends.To(kHead, kShort).AwaitWay().value() == "127.0.0.1");
+  CHECK(absl::IsInvalidArgument(ends.To("head", kShort).AwaitWay().status()));
 
-  const absl::Status late = ends.To(kNowhere, kShort).AwaitWay();
+  const absl::Status late = ends.To(kNowhere, kShort).AwaitWay().status();
   CHECK(absl::IsDeadlineExceeded(late));
   CHECK_THAT(std::string(late.message()), Contains(kNowhere) && Contains("no address is known"));
 }
@@ -73,13 +124,29 @@ TEST_CASE("a signal ends a node that waits for its head, and stays to be read") 
   CHECK(ends.To(kHead, kLong).Wanted().ok());
   ends.Signal();
   CHECK(absl::IsCancelled(ends.To(kHead, kLong).Wanted()));
-  CHECK(absl::IsCancelled(ends.To(kNowhere, kLong).AwaitWay()));
+  CHECK(absl::IsCancelled(ends.To(kNowhere, kLong).AwaitWay().status()));
   SilentHead head;
   const absl::Status ended = ends.To(kHead, kLong)
                                  .Run([&head] { return head.Await(); },
                                       [&head](absl::Status why) { head.Refuse(std::move(why)); });
   CHECK(absl::IsCancelled(ended));
   CHECK_THAT(std::string(ended.message()), Contains("signal"));
+}
+
+TEST_CASE("a node hears signals, and its time, while nobody answers where its head is") {
+  Ends ends;
+  const absl::Status late = ends.To(kUnanswered, kShort).AwaitWay().status();
+  CHECK(absl::IsDeadlineExceeded(late));
+  absl::Status ended;
+  {
+    ThreadExecutor node("node");
+    const int before = Resolver().asked();
+    node.Post([&] { ended = ends.To(kUnanswered, kLong).AwaitWay().status(); });
+    REQUIRE(WaitUntil(kLong, [&] { return Resolver().asked() > before; }));
+    ends.Signal();
+  }  // It ends when that has.
+  CHECK(absl::IsCancelled(ended));
+  Resolver().Answer();
 }
 
 TEST_CASE("a program's own node does not wait longer than the program") {
@@ -90,7 +157,7 @@ TEST_CASE("a program's own node does not wait longer than the program") {
   UniqueFd program(pipe[1]);
   CHECK(ends.To(kHead, kLong).Wanted().ok());
   program.Reset();
-  const absl::Status ended = ends.To(kNowhere, kLong).AwaitWay();
+  const absl::Status ended = ends.To(kNowhere, kLong).AwaitWay().status();
   CHECK(absl::IsCancelled(ended));
   CHECK(ended.message() == "the program that started it is over");
 }

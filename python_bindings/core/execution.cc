@@ -7,6 +7,7 @@
 
 #include "python_bindings/core/pickled_value.h"
 #include "python_bindings/core/process.h"
+#include "python_bindings/core/tracing.h"
 
 namespace sheaf::python {
 namespace {
@@ -314,6 +315,7 @@ bool YieldItem(Execution& execution, PyObject* item, bool* wanted) {
 }
 
 void FailWithException(Execution& execution, size_t first) {
+  BelowSpan::Fail();
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;

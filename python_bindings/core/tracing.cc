@@ -17,6 +17,8 @@ PythonFunction span_of_caller("sheaf._internal.tracing", "span_of_caller");
 PythonFunction begin("sheaf._internal.tracing", "begin");
 PythonFunction end("sheaf._internal.tracing", "end");
 
+thread_local BelowSpan* here = nullptr;
+
 Owned IsOfActor(const proto::TaskTemplate& spec) {
   return Owned::Steal(PyBool_FromLong(spec.kind() != proto::TaskTemplate::TASK));
 }
@@ -84,22 +86,26 @@ BelowSpan::BelowSpan(const Execution& execution) {
     PyErr_Clear();
   }
   if (begun_.get() == Py_None) begun_ = {};
+  if (begun_) here = this;
 }
 
 void BelowSpan::Fail() {
-  if (!begun_) return;
+  if (here == nullptr) return;
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  error_ = Owned::Borrow(value);
+  here->error_ = Owned::Borrow(value);
   PyErr_Restore(type, value, traceback);
 }
+
+void BelowSpan::Excuse() { here = nullptr; }
 
 BelowSpan::~BelowSpan() {
   if (!begun_) [[likely]]
     return;
+  here = nullptr;
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;

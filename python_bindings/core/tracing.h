@@ -42,12 +42,14 @@ class Submission {
 // name, whether it is an actor's); None where the call is in no trace.
 Owned TraceOf(const Execution& execution);
 
-// While one lives, this thread is below that span.
+// While one lives, this thread is below that span. One at a time on a thread.
 class BelowSpan {
  public:
   explicit BelowSpan(const Execution& execution);
-  // With the exception that is set, which stays.
-  void Fail();
+  // The one of this thread, if there is one, ends with the exception that is set, which stays.
+  static void Fail();
+  // It ends without one, whatever comes: an actor that wants to end has not failed.
+  void Excuse();
   ~BelowSpan();
   BelowSpan(const BelowSpan&) = delete;
   BelowSpan& operator=(const BelowSpan&) = delete;

@@ -163,6 +163,7 @@ void AnswerWith(Execution& execution, PyObject* result) {
 // The one that is set.
 void AnswerWithException(Execution& execution, bool exits) {
   if (exits || !WasCancelledInside(execution)) return FailWithException(execution);
+  BelowSpan::Fail();
   PyErr_Clear();
   FailCancelled(execution);
 }
@@ -289,7 +290,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   if (!result) {
     if (spec.kind() == proto::TaskTemplate::ACTOR_METHOD) BecomeActorExit();
     const bool exits = IsActorExit();
-    if (!exits) span.Fail();
+    if (exits) span.Excuse();
     AnswerWithException(*execution, exits);
     if (exits) ExitActor(std::move(execution));
     return;

@@ -124,7 +124,11 @@ OF_OPENTELEMETRY = [
         "1",
         "the part of all traces that `traceidratio` sends, from 0 to 1.",
     ),
-    ("OTEL_TRACES_EXPORTER", "otlp", "`none`: no spans are sent."),
+    (
+        "OTEL_TRACES_EXPORTER",
+        "otlp",
+        "`none`: no spans are sent. A list without `otlp`: none either, and the log says so.",
+    ),
     ("OTEL_SDK_DISABLED", "false", "`true`: no spans are sent."),
 ]
 

@@ -347,13 +347,17 @@ class Joins(Case):
         return node
 
     def test_it_says_what_it_waits_for_hears_signals_and_joins(self):
-        nodes = [self.joins("60"), self.joins("60")]
+        nodes = [self.joins("60"), self.joins("60"), self.joins("60")]
         for node in nodes:
             self.assertIn(f"waits for the head 127.0.0.1:{self.port}, for ", node.stdout.readline())
-        nodes[0].terminate()
-        self.assertEqual(0, nodes[0].wait(5))
+        # Of a service manager, and of a person, who has no node then.
+        for node, ends, code in ((nodes[0], signal.SIGTERM, 0), (nodes[1], signal.SIGINT, 1)):
+            node.send_signal(ends)
+            words, _ = node.communicate(timeout=5)
+            self.assertIn("a signal ended it before it had joined", words)
+            self.assertEqual(code, node.returncode)
         self.sheaf("start", "--head", "--port", self.port, "--object-store-memory", "64MiB")
-        self.assertIn("ready", nodes[1].stdout.readline())
+        self.assertIn("ready", nodes[2].stdout.readline())
 
     def test_it_gives_up_after_its_timeout(self):
         node = self.joins("1")

@@ -11,11 +11,13 @@ head. Wants root: the network is one of this test alone. FOLDER gets the logs.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pathlib
 import shlex
 import shutil
+import ssl
 import subprocess
 import sys
 import time
@@ -24,9 +26,9 @@ import urllib.request
 
 from control_plane import JSON, MERGE, Api, ControlPlane, Object, Refused, until
 from kubelet import ROOT, Kubelet, Pod
-from network import GATEWAY, Network
+from network import DOMAIN, GATEWAY, Network, Wire
 
-SPACE, RELEASE = "data", "prod"
+SPACE, RELEASE, ENCRYPTED = "data", "prod", "safe"
 CORE, APPS = f"/api/v1/namespaces/{SPACE}", f"/apis/apps/v1/namespaces/{SPACE}"
 WORKERS = f"{APPS}/deployments/prod-sheaf-workers"
 COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -47,16 +49,19 @@ VALUES = {
     ],
 }
 VALUES["head"]["flags"] = SMALL
-# The nodes on which tasks ran, which were more than fit on one.
+# The nodes on which tasks ran, which were more than fit on one. They have words as an argument that
+# nobody else says: not the command either, as they are put together here.
 SPREAD = """
 import sheaf, time
 sheaf.init()
 @sheaf.remote(num_cpus=2)
-def where():
+def where(words):
     time.sleep(1)
     return sheaf.util.get_node_ip_address()
-print("tasks ran on", *sorted(set(sheaf.get([where.remote() for _ in range(4)]))))
+words = "-".join(["what", "tasks", "are", "told"])
+print("tasks ran on", *sorted(set(sheaf.get([where.remote(words) for _ in range(4)]))))
 """
+WORDS = "what-tasks-are-told"
 # A collective of the head, which lends no CPUs, and of a worker.
 COLLECTIVE = """
 import sheaf, numpy
@@ -83,6 +88,9 @@ def is_ready(pod: Object) -> bool:
 
 class Kube(unittest.TestCase):
     """One cluster, in the order of the names: what a test leaves is what the next begins with."""
+
+    release = RELEASE
+    trust: ssl.SSLContext | None = None  # For the job server of the release; None: in plain.
 
     @classmethod
     def setUpClass(cls):
@@ -111,10 +119,10 @@ class Kube(unittest.TestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         return done.stdout
 
-    def install(self, verb: str) -> None:
-        values = FOLDER / "values.json"
-        values.write_text(json.dumps(VALUES))
-        self.helm(verb, RELEASE, str(ROOT / "deploy/helm/sheaf"), "-f", str(values))
+    def install(self, verb: str, values: Object = VALUES) -> None:
+        file = FOLDER / "values.json"
+        file.write_text(json.dumps(values))
+        self.helm(verb, self.release, str(ROOT / "deploy/helm/sheaf"), "-f", str(file))
 
     def pods(self, component: str) -> list[Object]:
         """Those that are not on their way out."""
@@ -126,7 +134,7 @@ class Kube(unittest.TestCase):
         return [pod for pod in self.pods(component) if is_ready(pod)]
 
     def head(self) -> Pod:
-        return self.kubelet.pods[HEAD]
+        return self.kubelet.pods[f"{self.release}-sheaf-head-0"]
 
     def sheaf(self, *words: str) -> str:
         done = self.head().container.run(["sheaf", *words], 60)
@@ -135,14 +143,14 @@ class Kube(unittest.TestCase):
 
     def jobs(self, path: str = "", body: Object | None = None):
         """Of the job server, which is asked at the Service of the head."""
-        address = self.api.get(f"{CORE}/services/prod-sheaf-head")["spec"]["clusterIP"]
+        service = self.api.get(f"{CORE}/services/{self.release}-sheaf-head")
         token = self.sheaf("token", "--http").strip()
         request = urllib.request.Request(
-            f"http://{address}:8265/api/jobs/{path}",
+            f"http{'s' if self.trust else ''}://{service['spec']['clusterIP']}:8265/api/jobs/{path}",
             None if body is None else json.dumps(body).encode(),
             {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=30, context=self.trust) as answer:
             return json.load(answer)
 
     def answers(self) -> bool:
@@ -222,9 +230,11 @@ class Kube(unittest.TestCase):
         self.assertEqual({pod.address for pod in self.kubelet.pods.values()}, found)
 
     def test_05_a_job_of_the_head_runs_on_its_workers(self):
-        logs = self.job(SPREAD)
+        with Wire() as wire:
+            logs = self.job(SPREAD)
         for pod in self.ready("worker"):
             self.assertIn(pod["status"]["podIP"], logs)
+        self.assertTrue(wire.has(WORDS))
 
     def test_06_a_collective_has_a_rank_on_the_head(self):
         logs = self.job(COLLECTIVE)
@@ -313,6 +323,37 @@ class Kube(unittest.TestCase):
             for one in self.api.items(f"{CORE}/{kind}", labelSelector=OURS)
         }
         self.assertEqual({"prod-sheaf-token", f"state-{HEAD}"}, left)
+
+    def test_12_with_certificates_nodes_say_nothing_in_plain(self):
+        type(self).release = ENCRYPTED
+        folder = FOLDER / "certificates"
+        full = f"{ENCRYPTED}-sheaf"
+        names = [f"{full}-head.{SPACE}.{DOMAIN}", f"*.{full}-nodes.{SPACE}.{DOMAIN}", "localhost"]
+        make = [ROOT / "build/cli/sheaf", "cert", "init", folder, "--host", *names]
+        subprocess.run(make, check=True, capture_output=True, text=True)
+        files = {"tls.crt": "node.pem", "tls.key": "node.key", "ca.crt": "ca.pem"}
+        data = {
+            key: base64.b64encode((folder / file).read_bytes()).decode()
+            for key, file in files.items()
+        }
+        self.api.post(f"{CORE}/secrets", {"metadata": {"name": "certificates"}, "data": data})
+        type(self).trust = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+        self.trust.check_hostname = False  # The Service is asked by its address here.
+
+        head = {**VALUES["head"], "storage": {"enabled": False}}
+        tls = {"existingSecret": "certificates"}
+        with Wire() as wire:
+            self.install("install", {**VALUES, "head": head, "tls": tls})
+            until("the head is ready", lambda: self.ready("head"))
+            until("the workers are ready", lambda: len(self.ready("worker")) == 2)
+            logs = self.job(SPREAD)
+        self.assertFalse(wire.has(WORDS))
+        for pod in self.ready("worker"):  # Known by names, which certificates are for.
+            name = pod["status"]["podIP"].replace(".", "-")
+            self.assertIn(f"{name}.{full}-nodes.{SPACE}.{DOMAIN}", logs)
+        self.assertNotIn("without encryption", self.head().container.log.read_text())
+        self.helm("uninstall", ENCRYPTED)
+        until("no pod is left", lambda: not self.api.items(f"{CORE}/pods"))
 
 
 if __name__ == "__main__":

@@ -225,7 +225,7 @@ class Pod:
 
     # What the container is given.
     def _environment(self) -> dict[str, str]:
-        found = dict(IMAGE)
+        found = {**IMAGE, "HOSTNAME": self.spec["metadata"]["name"]}
         for one in self._container.get("env", []):
             source = one.get("valueFrom", {})
             if "secretKeyRef" in source:

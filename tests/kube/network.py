@@ -17,6 +17,9 @@ from control_plane import Api
 BRIDGE, GATEWAY, PODS = "pods0", "10.244.0.1", "10.244.0."
 DOMAIN = "svc.cluster.local"
 PIECE = 1 << 16
+# Of linux/if_ether.h, linux/if_packet.h and asm-generic/socket.h, which Python has no names for.
+ETH_P_ALL, SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE = 3, 263, 6, 33
+HEARD_BYTES = 64 << 20
 
 Address = tuple[str, int]
 
@@ -34,7 +37,9 @@ class Network:
         self._services: dict[Address, list[Address]] = {}  # -> what answers there.
         self._names: dict[str, str] = {}  # -> the address.
         ip("link", "set", "lo", "up")
-        ip("link", "add", BRIDGE, "type", "bridge")
+        # With an address of its own: else it has that of one of its pods, and another one when that
+        # pod goes, while others send to the old one for up to half a minute.
+        ip("link", "add", BRIDGE, "address", "02:00:0a:f4:00:01", "type", "bridge")
         ip("address", "add", f"{GATEWAY}/24", "dev", BRIDGE)
         ip("link", "set", BRIDGE, "up")
         questions = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -126,6 +131,40 @@ class Network:
                 back.start()
                 pass_on(client, pod)
                 back.join()
+
+
+class Wire:
+    """What passes between pods while it is open, as one hears it who has the cables."""
+
+    def __enter__(self) -> Wire:
+        self._pieces: list[bytes] = []
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, HEARD_BYTES)
+        self._socket.settimeout(0.1)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self._over.set()
+        self._thread.join()
+        counts = self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
+        self._socket.close()
+        _, missed = struct.unpack("II", counts)
+        assert missed == 0, f"{missed} packets were not heard"
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                self._pieces.append(self._socket.recv(2 * PIECE))
+            except TimeoutError:
+                if self._over.is_set():
+                    return
+
+    def has(self, words: str) -> bool:
+        """Once it is closed."""
+        return any(words.encode() in piece for piece in self._pieces)
 
 
 def answer(question: bytes, names: dict[str, str]) -> bytes:

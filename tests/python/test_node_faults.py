@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 import sheaf
 from conftest import WAIT_S, joined_cluster, stop, wait_until
-from sheaf.cluster_utils import _program
+from recording_relay import RecordingRelay
+from sheaf.cluster_utils import Cluster, _program
 from sheaf.util.placement_group import (
     get_placement_group,
     placement_group,
@@ -74,6 +76,34 @@ def test_work_goes_on_while_the_head_is_killed_and_comes_back(cluster):
     assert during == 2
     assert sheaf.get(sheaf.get_actor("kept").add.remote(), timeout=WAIT_S) == 3
     wait_until(lambda: all(is_alive(node) for node in cluster.list_all_nodes()))
+
+
+def test_a_head_at_another_address_finds_its_nodes_whose_name_of_it_leads_to_the_old_one():
+    name = RecordingRelay()
+    silent = socket.create_server(("127.0.0.1", 0))  # Takes connections, and says nothing.
+    cluster = Cluster(True, head_node_args={"num_cpus": 0, "object_store_memory": 64 << 20})
+    try:
+        head = cluster.head_node
+        name.target_port = int(head.address.rsplit(":", 1)[1])
+        cluster.join_address = name.address
+        cluster.add_node(object_store_memory=64 << 20)
+        name.target_port = silent.getsockname()[1]
+        os.kill(head.os_pid, signal.SIGKILL)
+        again = subprocess.run(
+            [_program(), "start", "--head", "--json", f"--resume={head.session}",
+             f"--dir={cluster._directory}", "--num-cpus=0", "--port=0"],
+            capture_output=True, text=True, timeout=WAIT_S,
+            env={**os.environ, "SHEAF_STATE_IN_MEMORY": "1"},
+        )  # fmt: skip
+        assert again.returncode == 0, again.stderr
+        said = json.loads(again.stdout)
+        assert said["address"] != head.address
+        head.os_pid, head.node_number = said["os_pid"], said["node"]
+        cluster.wait_for_nodes()
+    finally:
+        cluster.shutdown()
+        name.close()
+        silent.close()
 
 
 def test_a_raylet_that_is_stopped_for_three_seconds_loses_nothing(cluster):

@@ -16,6 +16,7 @@ import pytest
 import sheaf
 from conftest import WAIT_S, joined_cluster, wait_until
 from sheaf import cross_language
+from sheaf.util.tracing import setup_local_tmp_tracing
 from test_cross_language import LIBRARY
 
 pytest.importorskip("opentelemetry.sdk")
@@ -306,7 +307,8 @@ def test_a_hook_gives_calls_spans_with_rays_names(tmp_path, monkeypatch):
     nest = ("nests ray.remote_worker", "nests ray.remote")
     step = ("Async.step ray.remote_worker", "Async.step ray.remote")
     wanted = {("leaf ray.remote_worker", "leaf ray.remote", *above) for above in (nest, step)}
-    wanted |= {nest, step, ("fails ray.remote_worker", "fails ray.remote")}
+    failing = [(f"{name} ray.remote_worker", f"{name} ray.remote") for name in FAILING]
+    wanted |= {nest, step, *failing}
     before = trace.get_tracer_provider()
     sheaf.shutdown()
     sheaf.init(num_cpus=2, log_to_driver=False, _tracing_startup_hook="trace_hook:setup")
@@ -316,6 +318,10 @@ def test_a_hook_gives_calls_spans_with_rays_names(tmp_path, monkeypatch):
         assert sheaf.get(actor.step.remote(), timeout=WAIT_S) == 1
         with pytest.raises(ValueError):
             sheaf.get(fails.remote(), timeout=WAIT_S)
+        first, behind = streams_and_fails.remote()
+        assert sheaf.get(first, timeout=WAIT_S) == 1
+        with pytest.raises(ValueError):
+            sheaf.get(behind, timeout=WAIT_S)
 
         wait_until(lambda: wanted <= set(spans_by_path(tmp_path)), lambda: spans_by_path(tmp_path))
         found = spans_by_path(tmp_path)
@@ -323,9 +329,37 @@ def test_a_hook_gives_calls_spans_with_rays_names(tmp_path, monkeypatch):
         sheaf.shutdown()
         trace._TRACER_PROVIDER_SET_ONCE._done = False
         trace.set_tracer_provider(before)
-    failed = found["fails ray.remote_worker", "fails ray.remote"]
-    assert failed["status"]["status_code"] == "ERROR"
-    assert failed["attributes"]["ray.function"] == "fails"
+    for name, names in zip(FAILING, failing, strict=True):
+        assert found[names]["status"]["status_code"] == "ERROR"
+        assert found[names]["attributes"]["ray.function"] == name
+    assert found[nest]["status"]["status_code"] == "UNSET"
+
+
+FAILING = ("fails", "streams_and_fails")
+
+
+@sheaf.remote(num_returns="streaming")
+def streams_and_fails():
+    yield 1
+    raise ValueError("no more")
+
+
+def test_files_of_spans_follow_no_links(tmp_path):
+    precious, folder = tmp_path / "precious", tmp_path / "spans"
+    precious.write_text("kept")
+    folder.mkdir()
+    (folder / "7.json").symlink_to(precious)
+    with setup_local_tmp_tracing._own_file(str(folder), "7.json") as file:
+        file.write("a span")
+    assert (folder / "7.json").read_text() == "a span"
+    assert (folder / "7.json").stat().st_mode & 0o777 == 0o600
+    with setup_local_tmp_tracing._own_file(str(tmp_path / "new"), "7.json"):
+        assert (tmp_path / "new/7.json").exists()
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(OSError, match="link"):
+        setup_local_tmp_tracing._own_file(str(tmp_path / "link"), "8.json")
+    assert precious.read_text() == "kept"
+    assert [file.name for file in folder.iterdir()] == ["7.json"]
 
 
 @sheaf.remote

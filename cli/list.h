@@ -3,14 +3,18 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/query.h"
 
 namespace sheaf::cli {
 
+// What KIND may be.
+std::vector<std::string> ListedKinds();
+
 struct ListOptions {
   QueryOptions query;
-  std::string kind;    // One of kListKinds.
+  std::string kind;    // One of ListedKinds.
   uint32_t limit = 0;  // Rows at most; 0: as many as the node gives, 10,000.
   bool ended = false;  // Calls that have ended, too.
 };

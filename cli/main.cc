@@ -361,7 +361,7 @@ class CommandLine {
                                 [this] { return RunList(list_); });
     command->add_option("KIND", list_.kind, "What to list")
         ->required()
-        ->check(CLI::IsMember(std::vector<std::string>(kListKinds.begin(), kListKinds.end())));
+        ->check(CLI::IsMember(ListedKinds()));
     AddTyped(command, "--limit", list_.limit, "N", "Rows at most (default 10000)");
     command->add_flag("--ended", list_.ended,
                       "With tasks: those that have ended, too, the last ones first");
@@ -369,6 +369,7 @@ class CommandLine {
     command->footer(
         "\nFunctions: how many calls of each there are and have ended, and how long they took.\n"
         "Cluster events: the last ones, the oldest first.\n"
+        "Train runs: those of sheaf.train, the newest first.\n"
         "Example: sheaf list tasks --ended --limit 20\n");
   }
   void AddWhy() {
@@ -434,8 +435,7 @@ class CommandLine {
 
   int PrintCompletion() {
     const std::vector<CommandWords> commands =
-        WordsOf(app_, {{"list", {kListKinds.begin(), kListKinds.end()}},
-                       {"completion", {"bash", "zsh", "fish"}}});
+        WordsOf(app_, {{"list", ListedKinds()}, {"completion", {"bash", "zsh", "fish"}}});
     std::fputs(CompletionScript(shell_, commands).c_str(), stdout);
     return kDone;
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/status_macros.h"
 
 namespace sheaf::dashboard {
 namespace {
@@ -20,6 +21,13 @@ http::Response Guarded(const std::function<http::Response()>& work) {
 }
 
 }  // namespace
+
+absl::StatusOr<proto::StateAnswer> Asked(const AskNode& ask, const proto::StateQuery& query,
+                                         Nanos timeout) {
+  SHEAF_ASSIGN_OR_RETURN(proto::StateAnswer answer, ask(query, timeout));
+  if (!answer.error().empty()) return absl::NotFoundError(answer.error());
+  return answer;
+}
 
 int HttpStatusOf(const absl::Status& status) {
   switch (status.code()) {

@@ -22,6 +22,10 @@ namespace sheaf::dashboard {
 using AskNode = std::function<absl::StatusOr<proto::StateAnswer>(const proto::StateQuery& query,
                                                                  Nanos timeout)>;
 
+// The answer to `query`. kNotFound: what the node says instead. Blocks.
+absl::StatusOr<proto::StateAnswer> Asked(const AskNode& ask, const proto::StateQuery& query,
+                                         Nanos timeout);
+
 // 400, 404 or 503: whose fault it is that there is no answer.
 int HttpStatusOf(const absl::Status& status);
 

@@ -31,6 +31,7 @@
 #include "dashboard/observe/profile_formats.h"
 #include "dashboard/observe/stack_text.h"
 #include "dashboard/tables/listing.h"
+#include "dashboard/tables/train_runs.h"
 #include "http/get.h"
 #include "shm/attach.h"
 
@@ -157,6 +158,11 @@ class Dump {
         return ListJson(kind, answer);
       });
     }
+    Try("state/train-runs.json", [&]() -> absl::StatusOr<std::string> {
+      const auto ask = [&](const proto::StateQuery& query, Nanos) { return Ask(query_, query); };
+      SHEAF_ASSIGN_OR_RETURN(const Listing runs, dashboard::ListTrainRuns(ask, query_.timeout));
+      return runs.Json();
+    });
   }
 
   void AddStacks() {

@@ -17,6 +17,7 @@
 #include "dashboard/gcs_question.h"
 #include "dashboard/tables/listing.h"
 #include "dashboard/tables/table_page.h"
+#include "dashboard/tables/train_runs.h"
 
 namespace sheaf::dashboard {
 namespace {
@@ -27,12 +28,6 @@ constexpr std::array<const char*, 7> kTaskKeys = {"task_id",  "name", "state",  
                                                   "actor_id", "type", "error_type"};
 constexpr std::array<const char*, 5> kLiveStates = {"WAITING_FOR_ARGUMENTS", "WAITING_FOR_LEASE",
                                                     "WAITING_FOR_ACTOR", "PUSHED", "RUNNING"};
-
-absl::StatusOr<proto::StateAnswer> Asked(const AskNode& ask, const proto::StateQuery& query) {
-  SHEAF_ASSIGN_OR_RETURN(proto::StateAnswer answer, ask(query, kAskTime));
-  if (!answer.error().empty()) return absl::NotFoundError(answer.error());
-  return answer;
-}
 
 void AddFilter(proto::StateQuery& query, const std::string& key, bool is_not,
                const std::string& value) {
@@ -112,6 +107,16 @@ struct Page {
   std::string groups = "null";
 };
 
+// The rows of `table` that stand on the page.
+void Cut(const PageOptions& options, Listing& table, Page& page) {
+  const size_t begin = std::min(static_cast<size_t>(options.after), table.rows.size());
+  const size_t end = std::min(begin + options.limit, table.rows.size());
+  if (end < table.rows.size()) page.next = JsonString(absl::StrCat(end));
+  table.rows.resize(end);
+  table.rows.erase(table.rows.begin(), table.rows.begin() + static_cast<std::ptrdiff_t>(begin));
+  page.rows = table.Json();
+}
+
 std::string PageJson(const Page& page, const proto::StateAnswer& answer) {
   const std::vector<uint32_t> late(answer.late_nodes().begin(), answer.late_nodes().end());
   return JsonObject()
@@ -128,7 +133,7 @@ std::string PageJson(const Page& page, const proto::StateAnswer& answer) {
 absl::StatusOr<http::Response> Tasks(const AskNode& ask, const http::Request& request) {
   SHEAF_ASSIGN_OR_RETURN(const PageOptions options, ParsePageOptions(request.query));
   SHEAF_ASSIGN_OR_RETURN(const proto::StateQuery query, TaskQuery(options));
-  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, query));
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, query, kAskTime));
   Listing table = ListingOf("tasks", answer);
   const int64_t before = std::min(BeforeOf(options), static_cast<int64_t>(table.rows.size()));
   table.rows.erase(table.rows.begin(), table.rows.begin() + before);
@@ -151,7 +156,7 @@ absl::StatusOr<http::Response> Tasks(const AskNode& ask, const http::Request& re
 absl::StatusOr<std::string> ObjectsByPlace(const AskNode& ask) {
   proto::StateQuery query = ListQuery("objects");
   query.set_counts_only(true);
-  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, query));
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, query, kAskTime));
   std::vector<ValueCount> counts;
   for (const proto::CountRow& row : answer.counts())
     counts.push_back({JsonString(row.key()), row.count(), row.bytes()});
@@ -187,7 +192,8 @@ template <size_t kind>
 absl::StatusOr<http::Response> List(const AskNode& ask, const http::Request& request) {
   const char* const name = kListKinds[kind];
   SHEAF_ASSIGN_OR_RETURN(const PageOptions options, ParsePageOptions(request.query));
-  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, QueryOf(name, options)));
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer,
+                         Asked(ask, QueryOf(name, options), kAskTime));
   Listing table = ListingOf(name, answer);
   SHEAF_RETURN_IF_ERROR(Arrange(options, table));
   Page page{.total = JsonNumber(uint64_t{table.rows.size()})};
@@ -199,13 +205,26 @@ absl::StatusOr<http::Response> List(const AskNode& ask, const http::Request& req
                                         : is_by_state ? CallsByState(answer)
                                                       : CountsOf(table, options.group));
   }
-  const size_t begin = std::min(static_cast<size_t>(options.after), table.rows.size());
-  const size_t end = std::min(begin + options.limit, table.rows.size());
-  if (end < table.rows.size()) page.next = JsonString(absl::StrCat(end));
-  table.rows.resize(end);
-  table.rows.erase(table.rows.begin(), table.rows.begin() + static_cast<std::ptrdiff_t>(begin));
-  page.rows = table.Json();
+  Cut(options, table, page);
   return http::Response{.body = PageJson(page, answer)};
+}
+
+absl::StatusOr<http::Response> Runs(const AskNode& ask, const http::Request& request) {
+  SHEAF_ASSIGN_OR_RETURN(const PageOptions options, ParsePageOptions(request.query));
+  SHEAF_ASSIGN_OR_RETURN(Listing table, ListTrainRuns(ask, kAskTime));
+  SHEAF_RETURN_IF_ERROR(Arrange(options, table));
+  Page page{.total = JsonNumber(uint64_t{table.rows.size()})};
+  if (!options.group.empty()) {
+    SHEAF_ASSIGN_OR_RETURN(page.groups, CountsOf(table, options.group));
+  }
+  Cut(options, table, page);
+  return http::Response{.body = PageJson(page, {})};
+}
+
+absl::StatusOr<http::Response> OneRun(const AskNode& ask, const http::Request& request) {
+  SHEAF_ASSIGN_OR_RETURN(std::string body,
+                         TrainRunJson(ask, std::string(request.Capture("id")), kAskTime));
+  return http::Response{.body = std::move(body)};
 }
 
 absl::Status NoId(const std::string& id) {
@@ -219,7 +238,7 @@ absl::StatusOr<http::Response> Why(const AskNode& ask, const http::Request& requ
   proto::StateQuery query;
   query.set_what(proto::StateQuery::WHY);
   query.set_id(id);
-  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, query));
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, Asked(ask, query, kAskTime));
   return http::Response{
       .body = JsonObject().Add("id", JsonString(id)).Add("why", JsonString(answer.words())).Done()};
 }
@@ -233,7 +252,7 @@ absl::StatusOr<std::string> Drain(const AskNode& ask, const std::string& id) {
   proto::StateQuery query;
   query.set_what(proto::StateQuery::DRAIN);
   query.set_id(absl::StrCat(node));
-  SHEAF_RETURN_IF_ERROR(Asked(ask, query).status());
+  SHEAF_RETURN_IF_ERROR(Asked(ask, query, kAskTime).status());
   return JsonObject().Add("node", JsonNumber(uint64_t{node})).Done();
 }
 
@@ -243,7 +262,7 @@ absl::StatusOr<std::string> Kill(const AskNode& ask, const std::string& id) {
   if (!actor.ok()) return NoId(id);
   proto::StateQuery query = ListQuery("actors");
   AddFilter(query, "actor_id", false, actor->ToHex());
-  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer known, Asked(ask, query));
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer known, Asked(ask, query, kAskTime));
   const bool is_known =
       std::any_of(known.actors().begin(), known.actors().end(),
                   [&](const auto& row) { return row.actor_id() == actor->ToHex(); });
@@ -292,6 +311,8 @@ void AddTableRoutes(http::Router& router, Asker& asker) {
   AddList<5>(router, asker);
   AddList<6>(router, asker);
   AddList<7>(router, asker);
+  AddQuestion(router, asker, "/api/sheaf/train_runs", Runs);
+  AddQuestion(router, asker, "/api/sheaf/train_runs/{id}", OneRun);
   AddQuestion(router, asker, "/api/sheaf/why/{id}", Why);
   AddChange(router, asker, "/api/sheaf/nodes/{id}/drain", Drain);
   AddChange(router, asker, "/api/sheaf/actors/{id}/kill", Kill);

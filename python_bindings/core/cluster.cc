@@ -290,6 +290,19 @@ nb::list Workers() {
   return rows;
 }
 
+// (drivers and workers that there are, as "NODE.NUMBER", whether they are all that there are).
+nb::tuple ProcessesIfAll() {
+  const proto::StateAnswer jobs = AskState(proto::StateQuery::JOBS, {});
+  const proto::StateAnswer workers = AskState(proto::StateQuery::WORKERS, {});
+  std::vector<std::string> names;
+  for (const proto::JobRow& row : jobs.jobs()) {
+    if (row.state() == "RUNNING") names.push_back(ProcessId::Unpack(row.driver()).ToString());
+  }
+  for (const proto::WorkerRow& row : workers.workers())
+    names.push_back(ProcessId::Unpack(row.process()).ToString());
+  return nb::make_tuple(names, !jobs.truncated() && !workers.truncated());
+}
+
 std::string CreateGroup(const std::vector<Amounts>& bundles, int placement, const std::string& name,
                         bool detached, const nb::list& selectors) {
   proto::GroupRequest request;
@@ -420,6 +433,7 @@ void BindCluster(nb::module_& module) {
   module.def("jobs", &Jobs);
   module.def("events", &Events);
   module.def("workers", &Workers);
+  module.def("processes_if_all", &ProcessesIfAll);
   module.def(
       "why", [](const std::string& id) { return Query(proto::StateQuery::WHY, id).words(); },
       nb::arg("id"), "Why the task, actor or placement group with this id waits, in words.");

@@ -17,6 +17,7 @@ import time
 
 import sheaf
 import tour
+from sheaf import train
 from sheaf.cluster_utils import _program
 from sheaf.util import placement_group
 
@@ -58,6 +59,33 @@ class Counter:
         return os.getpid()
 
 
+def descends(config):
+    """Until the file `until` is there. A worker dies on the way, in the first group."""
+    context = train.get_context()
+    step = 0
+    while not os.path.exists(config["until"]) and step < config["steps"]:
+        step += 1
+        if (context.epoch, context.get_world_rank(), step) == (0, 1, 5):
+            os.kill(os.getpid(), signal.SIGKILL)
+        train.report({"loss": 1 / step, "learning_rate": 0.01, "phase": "warm"})
+        time.sleep(0.05)
+
+
+def train_one(name, directory, steps):
+    """A run of two workers, which hold little."""
+    train.DataParallelTrainer(
+        descends,
+        train_loop_config={"until": f"{directory}/enough", "steps": steps},
+        scaling_config=train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.1}),
+        run_config=train.RunConfig(
+            name=name,
+            storage_path=directory,
+            failure_config=train.FailureConfig(max_failures=1),
+            progress=False,
+        ),
+    ).fit()
+
+
 def sheaf_json(*arguments):
     done = subprocess.run(
         [_program(), *arguments, "--json"],
@@ -71,9 +99,9 @@ def sheaf_json(*arguments):
 
 
 class Load:
-    """Calls of all kinds, in a thread, until it shall rest."""
+    """Calls of all kinds, in a thread, until it shall rest; and runs that train in `directory`."""
 
-    def __init__(self):
+    def __init__(self, directory):
         self.going = threading.Event()
         self.resting = threading.Event()
         self.ended = False
@@ -88,8 +116,14 @@ class Load:
         ]
         self.waits = [needs_gpus.remote() for _ in range(4)]
         self.going.set()
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
+        self.enough = pathlib.Path(directory) / "enough"
+        self.threads = [threading.Thread(target=self.run, daemon=True)]
+        for name, steps in (("short", 20), ("endless", 1 << 30)):
+            self.threads.append(
+                threading.Thread(target=train_one, args=(name, directory, steps), daemon=True)
+            )
+        for thread in self.threads:
+            thread.start()
 
     def run(self):
         while not self.ended:
@@ -119,7 +153,9 @@ class Load:
     def end(self):
         self.ended = True
         self.going.set()
-        self.thread.join(60)
+        self.enough.touch()
+        for thread in self.threads:
+            thread.join(60)
 
 
 class Cluster:
@@ -232,7 +268,7 @@ class Browser:
             cluster = Cluster(directory)
             try:
                 sheaf.init(address=cluster.sessions[0], log_to_driver=False)
-                load = Load()
+                load = Load(directory)
                 told = {
                     "url": cluster.url,
                     "cases": self.options.cases,

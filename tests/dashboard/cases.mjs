@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import http from "node:http";
 import { ask, browser, kNarrow, kWide, open, picture, settled, told, tooWide, until, violations } from "./chromium.mjs";
 
-const kPages = ["", "tasks", "stream", "functions", "actors", "nodes", "jobs", "logs", "objects", "groups", "metrics"];
+const kPages = ["", "tasks", "stream", "functions", "actors", "nodes", "jobs", "train", "logs", "objects", "groups", "metrics"];
 
 const cases = [];
 const test = (name, run) => cases.push([name, run]);
@@ -114,6 +114,35 @@ test("a killed worker's death is seen within two seconds", async () => {
   await page.context().close();
 });
 
+test("a training run is followed to its ranks, and says why its group was formed anew", async () => {
+  const rows = async () => (await ask("list", "train-runs")).train_runs;
+  await until("the short run has ended", async () => (await rows()).some((row) => row.name === "short" && row.state === "FINISHED"));
+  const page = await open("train");
+  const short = page.locator("tbody tr", { hasText: "short" });
+  await short.getByText("finished").waitFor();
+  assert.match(await short.innerText(), /loss 0\.05, learning_rate 0\.01, phase warm/);
+  await page.locator("tbody tr", { hasText: "endless" }).getByRole("link").first().click();
+  await page.getByRole("heading", { level: 1, name: "endless" }).waitFor();
+  await page.locator(".facts .state", { hasText: "running" }).waitFor();
+  await until("the lost worker is named", async () => /rank 1 \(pid \d+\) is lost/.test(await page.getByRole("region", { name: "Groups" }).innerText()));
+  await until("its metrics are drawn", async () => (await page.locator(".charts canvas").count()) === 2);
+  await picture(page, "train-run");
+  assert.deepEqual(await violations(page), []);
+  await page.setViewportSize(kNarrow);
+  assert.deepEqual(await tooWide(page), []);
+  await page.setViewportSize(kWide);
+  const rank = page.getByRole("region", { name: "Ranks" }).locator("tbody tr").first();
+  const process = (await rank.locator("td").nth(2).innerText()).trim();
+  await rank.getByRole("link", { name: "log" }).click();
+  await page.locator("h2", { hasText: /^worker-\d+\.\d+\.out$/ }).waitFor();
+  await page.goBack();
+  await rank.getByRole("link").nth(2).click();
+  await page.getByRole("heading", { level: 1, name: "TrainWorker" }).waitFor();
+  assert.equal((await page.locator(".facts div", { has: page.locator("dt", { hasText: /^Process$/ }) }).locator("dd").innerText()).trim(), process);
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
 test("names that look like HTML are text", async () => {
   const hostile = await ask("hostile");
   const page = await open("functions");
@@ -129,7 +158,7 @@ test("names that look like HTML are text", async () => {
 });
 
 test("an unknown page, call, node or job says that there is none", async () => {
-  for (const path of ["cats", "nodes/99", "nodes/x", "tasks/0123", "actors/12", "functions/none", "tasks/a/b", "jobs/none"]) {
+  for (const path of ["cats", "nodes/99", "nodes/x", "tasks/0123", "actors/12", "functions/none", "tasks/a/b", "jobs/none", "train/none"]) {
     const page = await open(path);
     await page.getByText(/There is no|No function of this name|does not exist/).first().waitFor();
     // A browser notes each 404 by itself.

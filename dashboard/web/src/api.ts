@@ -204,6 +204,35 @@ export interface DriverRow {
   entrypoint: string;
 }
 
+export interface TrainRow {
+  run_id: string;
+  name: string;
+  state: string;
+  job: number | null;
+  driver: string | null;
+  workers: number;
+  attempts: number;
+  steps: number;
+  start_time_unix_s: number | null;
+  end_time_unix_s: number | null;
+  metrics: Record<string, unknown>;
+  checkpoint: string | null;
+  message: string;
+  path: string;
+  checkpoint_step: number | null;
+  reported_unix_ms: number | null;
+}
+
+export interface TrainRun {
+  rows: TrainRow[];
+  group: { ranks?: { rank: number; process: string; pid: number; actor_id: string }[]; left_out?: number };
+  history: {
+    attempts?: { attempt: number; start_ms: number; workers: number; kept: number; from_step: number; why: string }[];
+    events?: { time_ms: number; step: number; text: string }[];
+    series?: { steps: number[]; time_ms: number[]; metrics: Record<string, (number | null)[]> };
+  };
+}
+
 export interface SubmissionRow {
   submission_id: string;
   job_id: string | null;

@@ -49,7 +49,7 @@ function options(props: Props, width: number): uPlot.Options {
     padding: [8, 24, 0, 0],
     scales: {
       x: props.range ? { range: () => props.range! } : {},
-      y: { range: (_plot, _low, high) => [0, props.max ?? (high > 0 ? high * 1.08 : 1)] },
+      y: { range: (_plot, low, high) => [Math.min(0, low ?? 0), props.max ?? (high > 0 ? high * 1.08 : 1)] },
     },
     axes: [
       { ...axis, grid: { show: false }, size: 24, space: 70, values: "{HH}:{mm}:{ss}" },

@@ -17,6 +17,7 @@ import { Groups, Objects } from "./pages/objects";
 import { Overview } from "./pages/overview";
 import { Stream } from "./pages/stream";
 import { Task, Tasks } from "./pages/tasks";
+import { OneTrainRun, TrainRuns } from "./pages/train";
 import { Link, path } from "./router";
 
 // What the page has, in the order of the menu.
@@ -33,6 +34,7 @@ const kPages: { name: string; title: string; show: () => ComponentChildren; one?
     one: (id) => (/^[1-9]\d{0,8}$/.test(id) ? <Node number={Number(id)} /> : <NotHere what={`node ${id}`} />),
   },
   { name: "jobs", title: "Jobs", show: () => <Jobs />, one: (id) => <Job id={id} /> },
+  { name: "train", title: "Train", show: () => <TrainRuns />, one: (id) => <OneTrainRun id={id} /> },
   { name: "logs", title: "Logs", show: () => <Logs /> },
   { name: "objects", title: "Objects", show: () => <Objects /> },
   { name: "groups", title: "Placement groups", show: () => <Groups /> },

@@ -44,7 +44,7 @@ export function Card(props: {
 
 const kTones: Record<string, string> = {
   ALIVE: "good", RUNNING: "good", FINISHED: "good", SUCCEEDED: "good", CREATED: "good", ACTOR: "good", LEASED: "good",
-  FAILED: "bad", DEAD: "bad", ERROR: "bad", error: "bad",
+  FAILED: "bad", DEAD: "bad", ERROR: "bad", error: "bad", ERRORED: "bad", ABORTED: "bad",
   WARNING: "warn", DRAINING: "warn", RESTARTING: "warn", PENDING: "warn", STARTING: "warn", INFEASIBLE: "warn",
   WAITING_FOR_ARGUMENTS: "warn", WAITING_FOR_LEASE: "warn", WAITING_FOR_ACTOR: "warn", BLOCKED: "warn", spilled: "warn",
   pending: "warn", RESCHEDULING: "warn",

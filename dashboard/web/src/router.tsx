@@ -72,6 +72,9 @@ export const linkTo = {
   node: (node: number) => `/nodes/${node}`,
   fn: (name: string) => `/functions/${encodeURIComponent(name)}`,
   job: (id: string) => `/jobs/${encodeURIComponent(id)}`,
+  train: (id: string) => `/train/${encodeURIComponent(id)}`,
+  /** What a worker has printed. */
+  output: (process: string) => `/logs?node=${nodeOf(process)}&file=${encodeURIComponent(`worker-${process}.out`)}`,
 };
 
 /** "3.17" -> node 3. */

@@ -42,26 +42,24 @@ interface Props<T> {
 const kEveryMs = 3000;
 
 export function Table<T>(props: Props<T>) {
-  const own = useSignal<{ filters: string[]; order: string | null; after: string[] }>({
-    filters: [],
-    order: null,
-    after: [],
-  });
+  const own = useSignal<{ filters: string[]; order: string | null }>({ filters: [], order: null });
+  const pages = useSignal<{ of: string; after: string[] }>({ of: "", after: [] });
   const inAddress = !props.inner;
   const filters = inAddress ? query.value.getAll("filter") : own.value.filters;
   const order = (inAddress ? query.value.get("order") : own.value.order) ?? props.order ?? "";
-  const after = own.value.after;
   const setFilters = (next: string[]) => {
-    own.value = { ...own.value, filters: next, after: [] };
+    own.value = { ...own.value, filters: next };
     if (inAddress) go(withQuery({ filter: next }));
   };
   const setOrder = (next: string) => {
-    own.value = { ...own.value, order: next, after: [] };
+    own.value = { ...own.value, order: next };
     if (inAddress) go(withQuery({ order: next }));
   };
   const parameters = new URLSearchParams(props.parameters);
   for (const filter of [...(props.fixed ?? []), ...filters]) parameters.append("filter", filter);
   if (order) parameters.set("order", order);
+  const first = String(parameters);
+  const after = pages.value.of === first ? pages.value.after : []; // Other rows begin with their first page.
   const last = after[after.length - 1];
   if (last !== undefined) parameters.set("after", last);
   const asked = `/api/sheaf/${props.kind}?${parameters}`;
@@ -103,14 +101,14 @@ export function Table<T>(props: Props<T>) {
       {!answer && error.value === null && <div class="skeleton" aria-label="Loading" />}
       {answer && (after.length > 0 || answer.next !== null) && (
         <div class="pager">
-          <button type="button" disabled={after.length === 0} onClick={() => (own.value = { ...own.value, after: after.slice(0, -1) })}>
+          <button type="button" disabled={after.length === 0} onClick={() => (pages.value = { of: first, after: after.slice(0, -1) })}>
             ← Back
           </button>
           <span class="dim">{place(answer, after)}</span>
           <button
             type="button"
             disabled={answer.next === null}
-            onClick={() => (own.value = { ...own.value, after: [...after, answer.next!] })}
+            onClick={() => (pages.value = { of: first, after: [...after, answer.next!] })}
           >
             More →
           </button>
@@ -259,7 +257,7 @@ function FilterInput(props: { keys: string[]; kind: string; filters: string[]; o
 
 /** What prints the same in a shell. */
 function commandLine(kind: string, words: string, filters: string[], order: string): string {
-  const line = `sheaf list ${kind}${words ? ` ${words}` : ""}`;
+  const line = `sheaf list ${kind.replaceAll("_", "-")}${words ? ` ${words}` : ""}`;
   if (filters.length === 0 && !order) return line;
   let pick = `.${kind}`;
   const tests = filters.flatMap((filter) => {

@@ -26,6 +26,7 @@ from sheaf.train.context import Report, Start, Storage
 from sheaf.train.errors import TrainingFailedError
 from sheaf.train.progress_line import ProgressLine
 from sheaf.train.run_files import RunFiles
+from sheaf.train.run_record import RunRecord
 from sheaf.train.worker_group import Worker, WorkerGroup
 from sheaf.util.collective import CollectiveError
 
@@ -83,6 +84,7 @@ class Run:
         self._group = WorkerGroup(plan.scaling, plan.run)
         self._about = RunContext(name, path, dict(plan.config or {}))
         self._line = ProgressLine(name, plan.run.total_reports, plan.run.progress)
+        self._seen = RunRecord(name, path)
         self._events: list[Event] = []
         self._begin = time.time()
         self._recovering_since: float | None = None
@@ -90,6 +92,10 @@ class Run:
     def go(self) -> Result:
         """Trains to the end. TrainingFailedError: it cannot go on. Raises what callbacks and the
         storage raise."""
+        with self._seen:
+            return self._go()
+
+    def _go(self) -> Result:
         self._files.open()
         self._tell("on_start", list(self._files.history))
         if self._files.history:
@@ -197,6 +203,7 @@ class Run:
             f"{len(workers)} workers on {nodes} node{'s' * (nodes > 1)} "
             f"({len(workers) - len(new)} kept, {len(new)} new) begin{where}"
         )
+        self._seen.formed(number, workers, len(workers) - len(new), reports)
         return epoch
 
     def _follow(self, epoch: _Epoch) -> bool:
@@ -207,7 +214,9 @@ class Run:
             committed = self._commit(epoch)
             self._look_for_silence(epoch)
             if committed and not epoch.failures and epoch.running and self._shall_grow(epoch):
-                self._happened("there is room for more workers: the group grows")
+                grows = "there is room for more workers: the group grows"
+                self._happened(grows)
+                self._seen.parts(grows)
                 self._take_apart(epoch)
                 return False
         if not epoch.failures:
@@ -221,7 +230,10 @@ class Run:
                 continue  # It says that the other is lost.
             last = (str(error).strip() or type(error).__name__).splitlines()[-1]
             kind = "raised" if isinstance(error, RayTaskError) else "is lost"
-            self._happened(f"rank {rank} (pid {epoch.workers[rank].pid}) {kind}: {last}")
+            text = f"rank {rank} (pid {epoch.workers[rank].pid}) {kind}: {last}"
+            self._happened(text)
+            if error is first:
+                self._seen.parts(text)
         return False
 
     def _hear(self, epoch: _Epoch, timeout_s: float) -> None:
@@ -290,6 +302,7 @@ class Run:
             )
             self._recovering_since = None
         self._line.step(number + 1, row)
+        self._seen.reported(number + 1, row, checkpoint)
         self._tell(
             "after_report", [row, *(said[rank].metrics for rank in sorted(said)[1:])], checkpoint
         )
@@ -338,6 +351,7 @@ class Run:
 
     def _happened(self, text: str) -> None:
         self._events.append(Event(time.time(), text, len(self._files.history)))
+        self._seen.happened(text, len(self._files.history))
         self._line.note(text)
 
     def _tell(self, what: str, *arguments: Any) -> None:

@@ -33,7 +33,8 @@ class TrainWorker:
     @sheaf.method(concurrency_group=CONTROL)
     def describe(self) -> dict[str, Any]:
         """Where it is."""
-        return {"node": sheaf.get_runtime_context().get_node_id(), "pid": os.getpid()}
+        here = sheaf.get_runtime_context()
+        return {"node": here.get_node_id(), "pid": os.getpid(), "process": here.get_worker_id()}
 
     @sheaf.method(concurrency_group=CONTROL)
     def free_port(self) -> int:

@@ -22,11 +22,18 @@ _SETTLE_S = 1.0  # Beyond the least number of workers, how long more are waited 
 
 @dataclasses.dataclass
 class Worker:
-    """A process in its place. `node` and `pid` are known when it has answered."""
+    """A process in its place. All but `handle` is known when it has answered."""
 
     handle: Any
     node: str = ""
     pid: int = 0
+    process: str = ""  # As RuntimeContext.get_worker_id has it.
+
+    @property
+    def actor(self) -> str:
+        """The id of the actor."""
+        actor_id: str = self.handle._actor_id.hex()
+        return actor_id
 
 
 @dataclasses.dataclass

@@ -22,6 +22,7 @@ from sheaf.util.state.logs import get_log, list_logs
 from sheaf.util.state.rows import Row, worker_id
 from sheaf.util.state.summaries import summarize_actors, summarize_objects, summarize_tasks
 from sheaf.util.state.tasks import list_tasks
+from sheaf.util.state.train_runs import get_train_run, list_train_runs
 
 StateApiClient = absent.a_class(
     "util.state.StateApiClient", "list_actors() and the like of sheaf.util.state ask it"
@@ -40,6 +41,7 @@ __all__ = [
     "get_objects",
     "get_placement_group",
     "get_task",
+    "get_train_run",
     "get_worker",
     "list_actors",
     "list_cluster_events",
@@ -50,6 +52,7 @@ __all__ = [
     "list_placement_groups",
     "list_runtime_envs",
     "list_tasks",
+    "list_train_runs",
     "list_workers",
     "summarize_actors",
     "summarize_objects",

@@ -49,17 +49,21 @@ VALUES = {
     ],
 }
 VALUES["head"]["flags"] = SMALL
-# The nodes on which tasks ran, which were more than fit on one. They have words as an argument that
+# The nodes on which two tasks ran, each in its place on one. They have words as an argument that
 # nobody else says: not the command either, as they are put together here.
 SPREAD = """
-import sheaf, time
+import sheaf
+from sheaf.util.placement_group import placement_group
+from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 sheaf.init()
 @sheaf.remote(num_cpus=2)
 def where(words):
-    time.sleep(1)
     return sheaf.util.get_node_ip_address()
 words = "-".join(["what", "tasks", "are", "told"])
-print("tasks ran on", *sorted(set(sheaf.get([where.remote(words) for _ in range(4)]))))
+group = placement_group([{"CPU": 2}] * 2, strategy="STRICT_SPREAD")
+places = [PlacementGroupSchedulingStrategy(group, number) for number in range(2)]
+calls = [where.options(scheduling_strategy=place).remote(words) for place in places]
+print("tasks ran on", *sheaf.get(calls))
 """
 WORDS = "what-tasks-are-told"
 # A collective of the head, which lends no CPUs, and of a worker.

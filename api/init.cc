@@ -89,6 +89,7 @@ void PrintLines(const proto::LogLines& lines) {
     options.driver = false;
     options.worker_token = start.token;
     options.value_bytes = static_cast<uint64_t>(settings->value_bytes);
+    options.leak_age = settings->leak_age;
     options.events = settings->events;
     options.on_segment = [&handler, hz = settings->profile_hz](std::shared_ptr<std::byte> segment) {
       handler.SampleCalls(std::move(segment), hz);
@@ -155,6 +156,7 @@ void InitDriver(int argc, char** argv, const InitOptions& options) {
   to.socket_path = SocketOf(node != nullptr ? node->session() : address, settings.base_directory);
   to.driver = true;
   to.value_bytes = static_cast<uint64_t>(settings.value_bytes);
+  to.leak_age = settings.leak_age;
   to.events = settings.events;
   to.job.set_name_space(options.name_space);
   to.job.set_language(proto::JobStart::CPP);

@@ -194,6 +194,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   reader.Bytes("SHEAF_MEMORY", settings.memory_bytes);
   reader.Bytes("SHEAF_STORE_BYTES", settings.store_bytes);
   reader.Bytes("SHEAF_VALUE_BYTES", settings.value_bytes);
+  reader.Number("SHEAF_LEAK_AGE", 0, 1e9, "a number of seconds", settings.leak_age);
   reader.Number("SHEAF_MEMORY_LIMIT", 0, 1, "a part of memory from 0 to 1", settings.memory_limit);
   reader.Bytes("SHEAF_WORKER_LOG_BYTES", settings.worker_log_bytes);
   reader.Number("SHEAF_SILENCE_LIMIT", 20, 1e9, "a number of seconds, at least 20",

@@ -45,6 +45,9 @@ struct Settings {
   // SHEAF_VALUE_BYTES: how much of small values (up to 64 KiB each) one process keeps in its own
   // memory: puts, results, arguments. Those beyond it go to the store. 0: all do, from 1 KiB on.
   int64_t value_bytes = 256 << 20;
+  // SHEAF_LEAK_AGE: for how many seconds an object must have been there, with nothing but references
+  // of its owner to it, to be listed as one that may have been forgotten.
+  double leak_age = 600;
   // SHEAF_MEMORY_LIMIT: the part of the machine's memory above which the largest worker is killed;
   // 0: none is ever.
   double memory_limit = 0.95;

@@ -38,6 +38,7 @@ std::string FieldOf(const proto::ObjectRow& row, const std::string& key) {
   if (key == "object_id") return row.object_id();
   if (key == "where") return row.where();
   if (key == "owner") return TextOf(row.owner());
+  if (key == "may_leak") return row.may_leak() ? "true" : "false";
   return "";
 }
 

@@ -158,6 +158,7 @@ struct RuntimeOptions {
   std::string worker_token;  // Workers: from the environment.
   proto::JobStart job;       // Drivers. argv, working_dir and environ are filled in when empty.
   uint64_t value_bytes = 256 << 20;  // Values in this process's own memory; see Settings.
+  double leak_age = 600;             // Seconds; as in Settings.
   bool events = true;                // As in Settings.
   TaskHandler* handler = nullptr;    // Workers; outlives the runtime.
   // Workers: RunWorker returns when no thread is inside a call any more. The raylet kills a worker

@@ -116,6 +116,7 @@ absl::Status RuntimeImpl::Begin() {
                                                    .events = options_.events},
                                                   std::move(attached_.arena)));
   core_->owner.references.set_value_budget(options_.value_bytes);
+  core_->set_leak_age(static_cast<Nanos>(options_.leak_age * kSecond));
   loop_calls_ = std::make_unique<LoopCalls>(*core_);
   driver_ = std::make_unique<Driver>(Driver::Deps{.mailbox = *mailbox_,
                                                   .core = *core_,

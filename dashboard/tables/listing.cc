@@ -140,6 +140,11 @@ Listing Tasks(const proto::StateAnswer& answer) {
   return table;
 }
 
+Cell AgeCell(int64_t ms) {
+  if (ms == 0) return {"", "null"};
+  return {FormatCount(static_cast<uint64_t>(ms / 1000)) + " s", JsonNumber(ms / 1000), true};
+}
+
 Listing Objects(const proto::StateAnswer& answer) {
   Listing table{{{"OBJECT", "object_id"},
                  {"SIZE", "size_bytes"},
@@ -147,13 +152,20 @@ Listing Objects(const proto::StateAnswer& answer) {
                  {"OWNER", "owner"},
                  {"LOCAL REFS", "local_refs"},
                  {"TASK REFS", "task_refs"},
-                 {"BORROWING NODES", "borrowing_nodes"}},
+                 {"BORROWING NODES", "borrowing_nodes"},
+                 {"AGE", "age_s"},
+                 {"MAY LEAK", "may_leak"}},
                 {}};
   for (const proto::ObjectRow& row : answer.objects()) {
-    table.rows.push_back({TextCell(row.object_id()), BytesCell(row.size_bytes()),
-                          TextCell(row.where()), ProcessCell(row.owner()),
-                          CountCell(row.local_refs()), CountCell(row.task_refs()),
-                          CountCell(row.borrowing_nodes())});
+    table.rows.push_back({TextCell(row.object_id()),
+                          BytesCell(row.size_bytes()),
+                          TextCell(row.where()),
+                          ProcessCell(row.owner()),
+                          CountCell(row.local_refs()),
+                          CountCell(row.task_refs()),
+                          CountCell(row.borrowing_nodes()),
+                          AgeCell(row.age_ms()),
+                          {row.may_leak() ? "true" : "", JsonBool(row.may_leak())}});
   }
   return table;
 }

@@ -71,7 +71,7 @@ absl::StatusOr<proto::StateQuery> TaskQuery(const PageOptions& options) {
 // What nodes can say of a row themselves, so that a listing that is cut short has what is wanted. They
 // compare words; a filter that they do not know is looked at here alone, as all are here once more.
 proto::StateQuery QueryOf(const char* name, const PageOptions& options) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kKnown = {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kKnown = {
       {{"actors", "actor_id"},
        {"actors", "class_name"},
        {"actors", "name"},
@@ -79,6 +79,7 @@ proto::StateQuery QueryOf(const char* name, const PageOptions& options) {
        {"objects", "object_id"},
        {"objects", "where"},
        {"objects", "owner"},
+       {"objects", "may_leak"},
        {"groups", "group_id"},
        {"groups", "name"},
        {"workers", "process"},

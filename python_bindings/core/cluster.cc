@@ -235,6 +235,8 @@ nb::list Objects(const Wanted& wanted) {
     out["local_refs"] = row.local_refs();
     out["task_refs"] = row.task_refs();
     out["borrowing_nodes"] = row.borrowing_nodes();
+    out["age_s"] = row.age_ms() / 1000;
+    out["may_leak"] = row.may_leak();
     rows.append(out);
   }
   return rows;

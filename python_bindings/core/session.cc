@@ -110,6 +110,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
   options.socket_path = SocketOf(*session, settings.base_directory);
   options.driver = true;
   options.value_bytes = static_cast<uint64_t>(settings.value_bytes);
+  options.leak_age = settings.leak_age;
   options.events = settings.events;
   options.job.set_name_space(joining.name_space);
   options.job.set_language(proto::JobStart::PYTHON);
@@ -224,6 +225,7 @@ int RunWorker() {
   options.worker_token = Started()->token;
   if (const absl::StatusOr<Settings> settings = LoadSettings(); settings.ok()) {
     options.value_bytes = static_cast<uint64_t>(settings->value_bytes);
+    options.leak_age = settings->leak_age;
     options.events = settings->events;
     options.on_segment = [hz = settings->profile_hz](std::shared_ptr<std::byte> segment) {
       PrepareSampler(std::move(segment), hz);

@@ -143,6 +143,24 @@ test("a training run is followed to its ranks, and says why its group was formed
   await page.context().close();
 });
 
+test("objects that may have been forgotten are told apart", async () => {
+  const page = await open("objects");
+  await settled(page);
+  await page.getByRole("button", { name: "Perhaps forgotten" }).click();
+  assert.match(page.url(), /filter=may_leak%3Dtrue/);
+  // The eight that the driver put, and nothing that a call still makes.
+  await until("they are listed", async () => (await page.locator("tbody tr", { hasText: "1.0 MiB" }).count()) === 8);
+  assert.equal(await page.locator(".listing tbody .state", { hasText: "pending" }).count(), 0);
+  const { objects } = await ask("list", "objects");
+  assert.ok(objects.filter((row) => row.may_leak && row.size_bytes >= 1 << 20).length === 8);
+  await picture(page, "forgotten");
+  assert.deepEqual(await violations(page), []);
+  await page.getByRole("button", { name: "All", exact: true }).click();
+  await page.locator(".listing tbody .state", { hasText: "pending" }).first().waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
 test("names that look like HTML are text", async () => {
   const hostile = await ask("hostile");
   const page = await open("functions");

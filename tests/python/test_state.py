@@ -217,6 +217,7 @@ def test_objects_workers_jobs_and_actors_are_listed():
     sheaf.get(actor.wait.remote(0), timeout=WAIT_S)
     (row,) = state.get_objects(ref.hex())
     assert row.object_size >= 100_000 and row.local_references >= 1
+    assert row.age_s == 0 and not row.may_leak  # It is new.
     assert state.summarize_objects()["cluster"]["total_objects"] >= 1
     worker = wait_until(
         lambda: next((row for row in state.list_workers() if row.state == "ACTOR"), None)

@@ -38,6 +38,7 @@ ProcessCore::ProcessCore(Deps& deps)
       actor_directory(owner, gcs),
       groups(deps.self, deps.rings),
       dispatch(*this, deps.frames),
+      clock_(deps.clock),
       rings_(deps.rings),
       limits_(deps.limits),
       object_bytes_(metrics::PageOf(deps.segment->data()), metrics::HistogramId::kObjectBytes) {
@@ -107,7 +108,15 @@ void ProcessCore::Flush() {
   store->Flush();
 }
 
+Nanos ProcessCore::AgeOf(ObjectId id) const {
+  if (id.maker() != self) return 0;
+  const Nanos now = clock_.Now();
+  return now - sequence_times_.MadeBefore(id.sequence()).value_or(now);
+}
+
 Nanos ProcessCore::Tick() {
+  if (const Nanos now = clock_.Now(); sequence_times_.IsDue(now))
+    sequence_times_.Note(owner.references.NextSequence(), now);
   executor.argument_holds().Tick();
   return std::min({owner.Tick(), parts.Tick(), gcs.Tick(), executor.argument_holds().NextTick()});
 }

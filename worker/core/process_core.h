@@ -35,6 +35,7 @@
 #include "worker/core/part_fetches.h"
 #include "worker/core/placement_groups.h"
 #include "worker/core/relay_transport.h"
+#include "worker/core/sequence_times.h"
 #include "worker/executor/task_executor.h"
 #include "worker/owner_state.h"
 #include "worker/runtime.h"
@@ -115,6 +116,11 @@ class ProcessCore final : private LocalStore {
   // The same of a part of its value. False: the object is not in reach, or is no value, or has no
   // such part; nothing is begun to bring it here.
   bool TryViewPart(const ObjectPart& part, ObjectView* view);
+  // At least so long ago it was put, or its call made. 0: it is new, or another process's.
+  Nanos AgeOf(ObjectId id) const;
+  // From what age on an object that nothing needs but a reference is worth a look.
+  void set_leak_age(Nanos age) { leak_age_ = age; }
+  Nanos leak_age() const { return leak_age_; }
   // For people.
   std::string WhatItWaitsFor(const ObjectEntry& object) const;
   // The references as they travel; their owners find them from now on.
@@ -166,8 +172,11 @@ class ProcessCore final : private LocalStore {
   void CountPut(uint64_t* puts, uint64_t bytes);
   std::vector<ObjectEntry*> UsesOf(std::span<const ObjectHandle> handles);
 
+  Clock& clock_;
   Transport& rings_;
   const BackPressure limits_;
+  SequenceTimes sequence_times_;
+  Nanos leak_age_ = 0;
   ObjectCounts object_counts_;
   metrics::Histogram object_bytes_;
   uint64_t promoted_at_ = 0;  // The store's room_version, as values were last promoted late.

@@ -187,6 +187,15 @@ void AddFunctions(ProcessCore& core, proto::StateAnswer& answer) {
   counts.Move(answer);
 }
 
+// Nothing needs it but references of its owner, and that for long: they may have been forgotten.
+bool MayLeak(const ProcessCore& core, const ObjectEntry& object, Nanos age) {
+  const bool has_value = object.state == ObjectState::kValue || object.state == ObjectState::kStore;
+  const bool is_handle = object.stream || (object.extra && object.extra->actor != nullptr);
+  const bool is_borrowed = object.extra && !object.extra->borrowers.empty();
+  return age >= core.leak_age() && has_value && object.held_by_handles != 0 && object.uses == 0 &&
+         !is_borrowed && !is_handle;
+}
+
 void AddObjects(ProcessCore& core, const proto::StateQuery& query, RowBudget& budget,
                 proto::StateAnswer& answer) {
   const telemetry::Filters& filters = query.filters();
@@ -196,6 +205,9 @@ void AddObjects(ProcessCore& core, const proto::StateQuery& query, RowBudget& bu
     if (!filters.empty() && (!telemetry::MayHold("where", PlaceOf(object), filters) ||
                              !telemetry::MayHold("object_id", object.id.ToHex(), filters)))
       return;
+    const Nanos age = core.AgeOf(object.id);
+    const bool may_leak = MayLeak(core, object, age);
+    if (!telemetry::MayHold("may_leak", may_leak ? "true" : "false", filters)) return;
     if (budget.full()) return;
     proto::ObjectRow& row = *answer.add_objects();
     row.set_object_id(object.id.ToHex());
@@ -206,6 +218,8 @@ void AddObjects(ProcessCore& core, const proto::StateQuery& query, RowBudget& bu
     row.set_task_refs(object.uses);
     if (object.extra)
       row.set_borrowing_nodes(static_cast<uint32_t>(object.extra->borrowers.size()));
+    row.set_age_ms(age / kMillisecond);
+    row.set_may_leak(may_leak);
     budget.Count(row);
   });
 }

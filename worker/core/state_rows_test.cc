@@ -98,6 +98,43 @@ SCENARIO("a process tells of its objects, and says when there are more") {
   CHECK(cut.truncated());
 }
 
+SCENARIO("an object that only references of its owner hold for long may have been forgotten") {
+  RowsTest test;
+  ProcessCore& core = *test.node.core;
+  core.set_leak_age(600 * kSecond);
+  const auto forgotten = [&] {
+    proto::StateQuery query;
+    query.set_what(proto::StateQuery::OBJECTS);
+    proto::StateFilter& filter = *query.add_filters();
+    filter.set_key("may_leak");
+    filter.set_value("true");
+    std::vector<std::string> ids;
+    const proto::StateAnswer answer = AnswerOf(core, query);
+    for (const proto::ObjectRow& row : answer.objects()) {
+      CHECK(row.age_ms() >= 600 * kSecond / kMillisecond);
+      CHECK(row.may_leak());
+      ids.push_back(row.object_id());
+    }
+    return ids;
+  };
+  const ObjectHandle old = core.PutValue("value", {});
+  const ObjectHandle inner = core.PutValue("inner", {});
+  const ObjectHandle used = core.PutValue("outer", std::vector{inner});
+  const ObjectHandle pending = test.Submit("square");
+  const auto pass = [&](Nanos time) {
+    for (Nanos passed = 0; passed < time; passed += kSecond) {
+      core.Tick();
+      test.node.store.clock.Advance(kSecond);
+    }
+  };
+  pass(540 * kSecond);
+  const ObjectHandle young = core.PutValue("young", {});
+  CHECK(forgotten().empty());
+  pass(120 * kSecond);
+  // Not what is inside another, and not the call that has not ended.
+  CHECK(forgotten() == std::vector{old.id().ToHex(), used.id().ToHex()});
+}
+
 SCENARIO("the page shows what the core counts") {
   RowsTest test;
   const ObjectHandle value = test.node.core->PutValue("value", {});

@@ -173,6 +173,8 @@ export interface ObjectRow {
   local_refs: number;
   task_refs: number;
   borrowing_nodes: number;
+  age_s: number | null;
+  may_leak: boolean;
 }
 
 export interface GroupRow {

@@ -1,9 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import { useSignal } from "@preact/signals";
 import { getJson, type GroupRow, type ObjectRow, type Rows } from "../api";
-import { bytes, count, resources as inWords } from "../format";
+import { bytes, count, resources as inWords, span } from "../format";
 import { Card, Choice, Empty, Page, Problem, State, useLoaded } from "../parts";
-import { Link, linkTo } from "../router";
+import { go, Link, linkTo, query, withQuery } from "../router";
 import { type Column, Table } from "../table";
 import { Process } from "./tasks";
 
@@ -15,7 +15,21 @@ const columns: Column<ObjectRow>[] = [
   { key: "local_refs", title: "References", number: true, sorts: true, cell: (row) => row.local_refs },
   { key: "task_refs", title: "Calls that want it", number: true, sorts: true, cell: (row) => row.task_refs || "" },
   { key: "borrowing_nodes", title: "Nodes that hold it", number: true, sorts: true, cell: (row) => row.borrowing_nodes || "" },
+  {
+    key: "age_s",
+    title: "Age",
+    number: true,
+    sorts: true,
+    cell: (row) => <span class={row.may_leak ? "warn-text" : ""}>{row.age_s === null ? "new" : span(Math.max(1, row.age_s))}</span>,
+  },
 ];
+
+// An object that nothing needs but references of its owner, for long.
+const kForgotten = "may_leak=true";
+const kShown = [
+  ["all", "All"],
+  ["forgotten", "Perhaps forgotten"],
+] as const;
 
 const kBy = [
   ["where", "place"],
@@ -24,6 +38,8 @@ const kBy = [
 
 export function Objects() {
   const by = useSignal<"where" | "owner">("where");
+  const filters = query.value.getAll("filter");
+  const others = filters.filter((one) => one !== kForgotten);
   return (
     <Page title="Objects">
       <Card title="How much" note={<Choice label="Counted by" value={by.value} options={kBy} onChange={(next) => (by.value = next)} />}>
@@ -33,10 +49,18 @@ export function Objects() {
         <Table<ObjectRow>
           kind="objects"
           columns={columns}
-          keys={["where", "owner", "object_id", "size_bytes", "local_refs", "task_refs", "borrowing_nodes"]}
+          keys={["where", "owner", "object_id", "size_bytes", "local_refs", "task_refs", "borrowing_nodes", "may_leak"]}
           rowKey={(row) => `${row.object_id}/${row.owner}`}
           order="-size_bytes"
           empty="There are no objects."
+          aside={
+            <Choice
+              label="Which objects"
+              value={others.length < filters.length ? "forgotten" : "all"}
+              options={kShown}
+              onChange={(value) => go(withQuery({ filter: value === "all" ? others : [...others, kForgotten] }))}
+            />
+          }
         />
       </Card>
     </Page>

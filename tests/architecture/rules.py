@@ -92,6 +92,7 @@ PYTHON_FOLDERS = {
     "integrations": ".",  # Into programs that know nothing of Sheaf.
     "train": ". air util",  # As a library of a user's own would: no _core, no _internal.
     "tune": ". air cloudpickle util",  # No library imports another.
+    "data": ". air cloudpickle util",
 }
 PYTHON_FOLDERS = {folder: set(names.split()) for folder, names in PYTHON_FOLDERS.items()}
 USES_EVERYTHING = {"tests", "benchmarks"}  # And nothing uses them.

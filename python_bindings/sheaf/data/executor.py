@@ -18,7 +18,6 @@ import dataclasses
 import itertools
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 from sheaf.data.budget import Amounts, Budget, Resources, largest
 from sheaf.data.operators import Bundle, Operator, Work
@@ -38,6 +37,7 @@ class Submit:
     actor: int | None
     skip: int  # Outputs that an earlier try of this task has given already.
     here: bool
+    sequence: int  # Of the operator's tasks, in the order of its inputs; another try has the same.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -232,6 +232,10 @@ class Executor:
     def is_finished(self) -> bool:
         """Whether all of the result has been given out."""
         return self.states[-1].finished and not self._output
+
+    def runs(self, task: int) -> bool:
+        """Whether this task is wanted still."""
+        return task in self._of_task
 
     def may_take(self, task: int) -> bool:
         """Whether the next block of a running task may be taken from its stream now; it waits there
@@ -545,7 +549,7 @@ class Executor:
             actor.tasks.add(number)
         self._reserve(state, task)
         self._commands.append(
-            Submit(number, state.index, task.work, task.actor, task.outputs, here)
+            Submit(number, state.index, task.work, task.actor, task.outputs, here, task.sequence)
         )
 
     def _next_work(self, state: _State) -> tuple[Work, int]:

@@ -139,7 +139,7 @@ class Simulation:
     def carry_out(self):
         for command in self.machine.commands():
             match command:
-                case machine.Submit(task, index, work, actor, skip, _):
+                case machine.Submit(task, index, work, actor, skip, _, _):
                     assert task not in self.tasks
                     outputs = self.outputs_of(work)
                     assert skip <= len(outputs)

@@ -158,6 +158,8 @@ class Execution:
     def _carry_out(self) -> None:
         for command in self._machine.commands():
             if isinstance(command, machine.Submit):
+                if not self._machine.runs(command.task):
+                    continue  # It was cancelled before it began.
                 if command.here:
                     self._run_here(command)
                 else:

@@ -1,0 +1,244 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""streaming_split: one actor runs the dataset, and gives each block to one of n consumers.
+
+An epoch begins when all consumers have asked for it. A consumer that does not ask within a time, or
+leaves an epoch that others go on with, is named in the error that those get; nobody waits for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import sheaf
+from sheaf.data.errors import DataError
+from sheaf.data.iterator import DataIterator
+from sheaf.data.operators import Bundle
+
+SILENCE_S = 30.0  # Of a consumer that others wait for.
+_LOOK_S = 0.05
+
+
+class ConsumerLost(DataError):
+    """Others wait for a consumer of streaming_split that does not come."""
+
+
+class Coordinator:
+    """The actor. Its methods run in threads, one for each consumer.
+
+    Args:
+        dataset: what is split.
+        count: consumers.
+        equal: whether all get equal numbers of rows.
+        silence_s: how long others wait for a consumer.
+    """
+
+    def __init__(self, dataset: Any, count: int, equal: bool, silence_s: float) -> None:
+        self._dataset, self._count, self._equal = dataset, count, equal
+        self._silence_s = silence_s
+        self._turn = threading.Condition()
+        self._epoch = -1
+        self._arrived: dict[int, int] = {}  # Consumer -> the epoch it wants.
+        self._heard = [time.monotonic()] * count
+        self._bundles: Any = None
+        self._queues: list[deque[Bundle]] = []
+        self._given: list[int] = []
+        self._done = False
+        self._error: BaseException | None = None
+        self._pulling = False
+
+    def begin(self, consumer: int, epoch: int) -> None:
+        """Returns when all consumers have asked for this epoch. Raises ConsumerLost."""
+        deadline = time.monotonic() + self._silence_s
+        with self._turn:
+            self._arrived[consumer] = epoch
+            self._heard[consumer] = time.monotonic()
+            while self._epoch < epoch:
+                if len(self._arrived) == self._count and min(self._arrived.values()) >= epoch:
+                    self._start(epoch)
+                    break
+                if time.monotonic() > deadline:
+                    late = [i for i in range(self._count) if self._arrived.get(i, -1) < epoch]
+                    raise ConsumerLost(
+                        f"streaming_split: consumers {late} of {self._count} did not begin epoch "
+                        f"{epoch} within {self._silence_s:g} s: all iterators are to be consumed at once"
+                    )
+                self._turn.wait(_LOOK_S)
+                self._heard[consumer] = time.monotonic()
+
+    def _start(self, epoch: int) -> None:
+        self._close()
+        self._epoch = epoch
+        self._queues = [deque() for _ in range(self._count)]
+        self._given = [0] * self._count
+        self._done, self._error = False, None
+        self._bundles = self._dataset._bundles()
+        self._turn.notify_all()
+
+    def _close(self) -> None:
+        if self._bundles is not None:
+            self._bundles.close()
+            self._bundles = None
+
+    def next(self, consumer: int, epoch: int) -> Any:
+        """(block, start, stop) of the next bundle; None at the end."""
+        with self._turn:
+            self._heard[consumer] = time.monotonic()
+            while True:
+                if epoch != self._epoch:
+                    return None  # The others have begun another.
+                if self._queues[consumer]:
+                    bundle = self._queues[consumer].popleft()
+                    self._turn.notify_all()
+                    return (bundle.block, bundle.start, bundle.stop, bundle.size_bytes)
+                if self._error is not None:
+                    raise self._error
+                if self._done:
+                    return None
+                if self._pulling or self._others_are_full(consumer):
+                    self._turn.wait(_LOOK_S)
+                    self._heard[consumer] = time.monotonic()
+                    continue
+                self._pulling = True
+                bundles = self._bundles
+                self._turn.release()
+                try:
+                    found = next(bundles, None)
+                    error = None
+                except BaseException as caught:
+                    found, error = None, caught
+                finally:
+                    self._turn.acquire()
+                    self._pulling = False
+                if epoch == self._epoch:
+                    self._hand_out(found, error, consumer)
+                self._turn.notify_all()
+
+    def _others_are_full(self, consumer: int) -> bool:
+        """Whether, of equal parts, another's waits to be taken; a silent one does not hold up."""
+        if not self._equal:
+            return False
+        now = time.monotonic()
+        for other, queue in enumerate(self._queues):
+            if other != consumer and len(queue) > 8:
+                if now - self._heard[other] > self._silence_s:
+                    self._error = ConsumerLost(
+                        f"streaming_split: consumer {other} of {self._count} has not been heard of "
+                        f"for {self._silence_s:g} s, and equal=True gives nobody more than it"
+                    )
+                    raise self._error
+                return True
+        return False
+
+    def _hand_out(self, bundle: Bundle | None, error: BaseException | None, consumer: int) -> None:
+        if error is not None:
+            self._error = error
+        elif bundle is None:
+            self._done = True
+            if self._equal:
+                self._even_out()
+        elif bundle.num_rows == 0:
+            return
+        elif not self._equal:
+            self._give(consumer, bundle)
+        else:
+            self._share(bundle)
+
+    def _give(self, consumer: int, bundle: Bundle) -> None:
+        self._queues[consumer].append(bundle)
+        self._given[consumer] += bundle.num_rows
+
+    def _share(self, bundle: Bundle) -> None:
+        """A slice of each block for each, so that all have equal numbers at any time but for one
+        row, which the end takes back."""
+        at, rows = 0, bundle.num_rows
+        order = sorted(range(self._count), key=lambda i: self._given[i])
+        goal = sum(self._given) + rows
+        for place, consumer in enumerate(order):
+            target = (goal + place) // self._count
+            step = min(max(0, target - self._given[consumer]), rows - at)
+            if step:
+                self._give(consumer, bundle.cut(at, at + step))
+                at += step
+        if at < rows:
+            self._give(order[0], bundle.cut(at, rows))
+
+    def _even_out(self) -> None:
+        """At the end all have the least; what is over is taken back from what waits."""
+        least = min(self._given)
+        for consumer, queue in enumerate(self._queues):
+            over = self._given[consumer] - least
+            while over > 0 and queue:
+                last = queue.pop()
+                if last.num_rows > over:
+                    queue.append(last.cut(0, last.num_rows - over))
+                    over = 0
+                else:
+                    over -= last.num_rows
+
+    def schema(self) -> Any:
+        """The pa.Schema; None: unknown."""
+        found = self._dataset.schema()
+        return None if found is None else found.base_schema
+
+    def stats(self) -> str:
+        """Of the last epoch."""
+        return self._dataset.stats()
+
+
+class SplitIterator(DataIterator):
+    """One consumer's part. It pickles; one process at a time uses it.
+
+    Args:
+        coordinator: the actor.
+        number: of this consumer, from 0.
+        count: of consumers.
+    """
+
+    def __init__(self, coordinator: Any, number: int, count: int) -> None:
+        self._coordinator, self._number, self._count = coordinator, number, count
+        self._epoch = -1
+
+    def _bundles(self) -> Iterator[Bundle]:
+        self._epoch += 1
+        epoch = self._epoch
+        sheaf.get(self._coordinator.begin.remote(self._number, epoch))
+        ahead = self._coordinator.next.remote(self._number, epoch)
+        while True:
+            found = sheaf.get(ahead)
+            if found is None:
+                return
+            ahead = self._coordinator.next.remote(self._number, epoch)
+            block, start, stop, size = found
+            yield Bundle(block, start, stop, size)
+
+    def schema(self) -> Any:
+        """Returns the Schema; None where there is no row."""
+        from sheaf.data.schema import Schema
+
+        found = sheaf.get(self._coordinator.schema.remote())
+        return None if found is None else Schema(found)
+
+    def stats(self) -> str:
+        """Returns what the last epoch took, as text."""
+        return str(sheaf.get(self._coordinator.stats.remote()))
+
+    def world_size(self) -> int:
+        """Returns how many consumers there are."""
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"SplitIterator({self._number} of {self._count})"
+
+
+def split_streaming(
+    dataset: Any, count: int, equal: bool, silence_s: float = SILENCE_S
+) -> list[DataIterator]:
+    """The iterators of streaming_split."""
+    cls = sheaf.remote(Coordinator).options(num_cpus=0, max_concurrency=2 * count + 2)
+    coordinator = cls.remote(dataset, count, equal, silence_s)
+    return [SplitIterator(coordinator, number, count) for number in range(count)]
+

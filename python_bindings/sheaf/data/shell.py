@@ -24,7 +24,7 @@ from sheaf.data.stats import ExecutionStats
 from sheaf.data.task_context import TaskContext
 
 _INLINE_BYTES = 32 << 10  # A function of an operator that is larger goes through the store.
-_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.02
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0005, 0.005
 _GRACE_S = 0.5  # Between asking tasks to end and ending their workers.
 _GONE = (exceptions.ActorDiedError, exceptions.ActorUnavailableError, exceptions.NodeDiedError)
 
@@ -38,7 +38,7 @@ class _Running:
     stream: Any
     ended: Any  # A reference that is ready when the task has ended.
     began: float
-    header: Any = None  # Of the block that comes next.
+    headers: list[tasks.Header] = dataclasses.field(default_factory=list)  # Of blocks that come next.
     has_ended: bool = False
 
 
@@ -278,11 +278,12 @@ class Execution:
         task = self._running[number]
         happened = False
         while True:
-            if task.header is None:
+            if not task.headers:
                 try:
                     if not task.stream.next_ready():
                         return happened
-                    task.header = sheaf.get(next(task.stream))
+                    task.headers = sheaf.get(next(task.stream))
+                    task.headers.reverse()
                 except StopIteration:
                     self._ended(number)
                     return True
@@ -291,7 +292,7 @@ class Execution:
                     return True
             if not self._machine.may_take(number):
                 return happened
-            header, task.header = task.header, None
+            header = task.headers.pop()
             block, header.table = header.table, None
             try:
                 if block is None:

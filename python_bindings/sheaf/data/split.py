@@ -50,10 +50,11 @@ class Coordinator:
         self._error: BaseException | None = None
         self._pulling = False
 
-    def begin(self, consumer: int, epoch: int) -> None:
-        """Returns when all consumers have asked for this epoch. Raises ConsumerLost."""
+    def begin(self, consumer: int) -> int:
+        """The number of the consumer's next epoch, when all have asked for it. Raises ConsumerLost."""
         deadline = time.monotonic() + self._silence_s
         with self._turn:
+            epoch = self._arrived.get(consumer, -1) + 1
             self._arrived[consumer] = epoch
             self._heard[consumer] = time.monotonic()
             while self._epoch < epoch:
@@ -68,6 +69,7 @@ class Coordinator:
                     )
                 self._turn.wait(_LOOK_S)
                 self._heard[consumer] = time.monotonic()
+            return epoch
 
     def _start(self, epoch: int) -> None:
         self._close()
@@ -200,12 +202,9 @@ class SplitIterator(DataIterator):
 
     def __init__(self, coordinator: Any, number: int, count: int) -> None:
         self._coordinator, self._number, self._count = coordinator, number, count
-        self._epoch = -1
 
     def _bundles(self) -> Iterator[Bundle]:
-        self._epoch += 1
-        epoch = self._epoch
-        sheaf.get(self._coordinator.begin.remote(self._number, epoch))
+        epoch = sheaf.get(self._coordinator.begin.remote(self._number))
         ahead = self._coordinator.next.remote(self._number, epoch)
         while True:
             found = sheaf.get(ahead)

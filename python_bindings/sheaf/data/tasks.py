@@ -22,6 +22,7 @@ from sheaf.data.user_code import ClassUdf
 Function = Callable[[Sequence[Any], Any], Iterator[tuple[Any, Any]]]
 
 _INLINE_BYTES = 16 << 10  # A block below this goes in its header.
+_TOGETHER_BYTES, _TOGETHER_S = 256 << 10, 0.05  # How many small blocks go in one message.
 _FUNCTIONS_KEPT = 32  # Of operators, in one worker.
 
 
@@ -230,7 +231,8 @@ def run_task(
     payload: Any,
     *given: Any,
 ) -> Iterator[Any]:
-    """The body of a task: a header, then its block unless the header has it, and so on.
+    """The body of a task: a list of headers, then the block of the last of them unless the header
+    has it, and so on.
 
     Args:
         key: of the operator's function in this process.
@@ -242,18 +244,27 @@ def run_task(
         *given: the blocks.
 
     Yields:
-        Headers and tables.
+        Lists of headers, and tables.
     """
     function = function_of(key, pickled)
+    small: list[Header] = []
+    size, since = 0, time.monotonic()
     for number, header in enumerate(run(function, context, cuts, payload, given)):
         if number < skip:
             continue
-        table = header.table
+        small.append(header)
+        size += header.size_bytes
         if header.size_bytes > _INLINE_BYTES:
-            header.table = None
-        yield header
-        if header.table is None:
+            table, header.table = header.table, None
+            yield small
             yield table
+        elif size > _TOGETHER_BYTES or time.monotonic() - since > _TOGETHER_S:
+            yield small
+        else:
+            continue
+        small, size, since = [], 0, time.monotonic()
+    if small:
+        yield small
 
 
 class MapWorker:
@@ -281,6 +292,6 @@ class MapWorker:
             context, skip, cuts, payload, *given: as of run_task.
 
         Yields:
-            Headers and tables.
+            Lists of headers, and tables.
         """
         yield from run_task(self._key, self._pickled, context, skip, cuts, payload, *given)

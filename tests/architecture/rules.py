@@ -93,7 +93,6 @@ PYTHON_FOLDERS = {
     "train": ". air util",  # As a library of a user's own would: no _core, no _internal.
     "data": ". air cloudpickle util",
     "tune": ". air cloudpickle util",  # No library imports another.
-    "data": ". air cloudpickle util",
 }
 PYTHON_FOLDERS = {folder: set(names.split()) for folder, names in PYTHON_FOLDERS.items()}
 USES_EVERYTHING = {"tests", "benchmarks"}  # And nothing uses them.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sheaf.data import block as blocks
 from sheaf.data import partition as rows_to
@@ -37,8 +38,11 @@ class Aggregate(Method):
 
     def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
         assert self.count is not None
+        if not table.num_columns and not table.num_rows:  # Of a dataset without rows.
+            return table, np.zeros(self.count + 1, np.int64)
         check_columns(self.keys, table.column_names, "groupby")
         keys = list(self.keys)
+        table = _one_zero(table, keys)
         states = [self._numbered(i, a.partial(table, keys)) for i, a in enumerate(self.aggregates)]
         if not states:
             states = [self._numbered(0, table.select(keys).group_by(keys).aggregate([]))]
@@ -55,7 +59,7 @@ class Aggregate(Method):
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         table = blocks.combine(blocks.concat(given))
-        if not table.num_rows and self.keys:
+        if not table.num_columns or (not table.num_rows and self.keys):
             return
         keys = list(self.keys)
         numbers = table.column(_NUMBER).to_numpy()
@@ -88,6 +92,16 @@ class Aggregate(Method):
                 for n, k in enumerate(self.keys)
             }
             return table.take(rows_to.sort_order(pa.table(texts), [(n, False) for n in texts]))
+
+
+def _one_zero(table: Any, keys: Sequence[str]) -> Any:
+    """The table with 0.0 for -0.0 in keys: they are one group."""
+    for key in keys:
+        place = table.schema.get_field_index(key)
+        if pa.types.is_floating(table.schema.field(place).type):
+            column = table.column(place)
+            table = table.set_column(place, key, pc.add(column, pa.scalar(0.0, column.type)))
+    return table
 
 
 @dataclasses.dataclass
@@ -148,8 +162,6 @@ def _codes(column: Any) -> Any:
         return np.array([seen.setdefault(repr(v), len(seen)) for v in values_of(column)], np.int64)
     column = blocks.combine(pa.table({"key": column})).column(0)
     if pa.types.is_floating(kind):  # -0.0 is 0.0, as in by_hash.
-        import pyarrow.compute as pc
-
         column = pc.add(column, pa.scalar(0.0, kind))
     coded = column.combine_chunks()
     coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded

@@ -51,6 +51,9 @@ class PickledObjectType(pa.ExtensionType):  # type: ignore[misc]
     def __arrow_ext_serialize__(self) -> bytes:
         return b""
 
+    def __hash__(self) -> int:
+        return hash("sheaf.data.pickled_object")
+
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> Any:
         return cls()

@@ -419,7 +419,7 @@ class Changes:
         if not 0 <= fraction <= 1:
             raise ValueError(f"random_sample: fraction={fraction}: want 0 to 1")
         transform = functools.partial(_sample, float(fraction), _seed(seed))
-        return self._with(plan.Map((self._plan,), f"RandomSample({fraction})", transform, keeps_schema=True))
+        return self._with(plan.Map((self._plan,), f"RandomSample({fraction})", transform, keeps_schema=True, alone=True))
 
     def sort(
         self, key: str | list[str], descending: bool | list[bool] = False, boundaries: Any = None

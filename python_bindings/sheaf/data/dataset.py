@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import sheaf
@@ -58,16 +57,9 @@ class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
         finally:
             execution.close()
 
-    def _bundles(self) -> Iterator[Bundle]:
+    def _bundles(self) -> Any:
         execution = self._execute()
-        if execution.is_light():
-            yield from execution
-            return
-        background = InBackground(execution)
-        try:
-            yield from background
-        finally:
-            background.close()
+        return execution if execution.is_light() else InBackground(execution)
 
     # What it is.
 

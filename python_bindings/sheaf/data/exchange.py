@@ -36,6 +36,7 @@ class Method:
         count: partitions; None: as many as the bytes ask for.
         keeps_rows: whether the number of rows stays.
         is_plain: whether it runs no code of the user's.
+        alone: whether cutting depends on the number of the task.
         samples: whether it looks at some rows before it cuts any.
         udfs: classes that an actor makes at its start.
     """
@@ -44,6 +45,7 @@ class Method:
     keeps_rows: bool = True
     is_plain: bool = True
     samples: bool = False
+    alone: bool = False
     udfs: tuple[ClassUdf, ...] = ()
     small_bytes: int = 0
     honoured: bool = False  # The count was asked for.
@@ -125,6 +127,7 @@ class Shuffle(Method):
     """All rows in random order."""
 
     seed: int | None = None
+    alone: bool = True
 
     def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
         assert self.count is not None

@@ -556,7 +556,7 @@ class Executor:
         """The first work of the queue; of many small ones several, so that tasks do not cost more
         than what they do."""
         work, charge = state.queue.popleft()
-        if state.spec.arrange is not None or work.payload is not None:
+        if state.spec.arrange is not None or state.spec.alone or work.payload is not None:
             return work, charge  # Each is as large as it shall be.
         slots = self._slots(state)
         more = len(state.queue) // (4 * slots)

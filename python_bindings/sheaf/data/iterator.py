@@ -44,8 +44,9 @@ class Again:
 class DataIterator:
     """What a trainer's worker iterates over, any number of times; each is one epoch."""
 
-    def _bundles(self) -> Iterator[Bundle]:
-        """The blocks of one epoch; closing it ends what makes them."""
+    def _bundles(self) -> Any:
+        """The blocks of one epoch, as an iterator; its close(), which any thread may call, ends what
+        makes them."""
         raise NotImplementedError
 
     def schema(self) -> Any:
@@ -56,15 +57,6 @@ class DataIterator:
         """Returns what the last epoch took, as text."""
         raise NotImplementedError
 
-    def _tables(self) -> Iterator[Any]:
-        bundles = self._bundles()
-        try:
-            for bundle in bundles:
-                yield table_of(bundle)
-        finally:
-            close = getattr(bundles, "close", None)
-            if close is not None:
-                close()
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
         """Rows as dicts.
@@ -74,8 +66,12 @@ class DataIterator:
         """
 
         def rows() -> Iterator[dict[str, Any]]:
-            for table in self._tables():
-                yield from blocks.table_to_rows(table)
+            bundles = self._bundles()
+            try:
+                for bundle in bundles:
+                    yield from blocks.table_to_rows(table_of(bundle))
+            finally:
+                bundles.close()
 
         return Again(rows)
 
@@ -112,26 +108,26 @@ class DataIterator:
         if local_shuffle_buffer_size is not None and local_shuffle_buffer_size < 1:
             raise ValueError(f"local_shuffle_buffer_size={local_shuffle_buffer_size}: want 1 or more rows")
 
-        def made() -> Iterator[Any]:
-            tables = self._tables()
-            try:
-                if local_shuffle_buffer_size is not None:
-                    cut = batching.shuffled(tables, batch_size, local_shuffle_buffer_size, local_shuffle_seed, drop_last)
-                else:
-                    cut = batching.rebatch(tables, batch_size, drop_last)
-                for table in cut:
-                    batch = blocks.table_to_batch(table, batch_format)
-                    yield batch if _collate_fn is None else _collate_fn(batch)
-            finally:
-                tables.close()  # type: ignore[attr-defined]
+        def made(bundles: Any) -> Iterator[Any]:
+            tables = map(table_of, bundles)
+            if local_shuffle_buffer_size is not None:
+                cut = batching.shuffled(
+                    tables, batch_size, local_shuffle_buffer_size, local_shuffle_seed, drop_last
+                )
+            else:
+                cut = batching.rebatch(tables, batch_size, drop_last)
+            for table in cut:
+                batch = blocks.table_to_batch(table, batch_format)
+                yield batch if _collate_fn is None else _collate_fn(batch)
 
         def given() -> Iterator[Any]:
-            source = made() if prefetch_batches == 0 else _ahead(made, prefetch_batches)
+            bundles = self._bundles()
+            source = made(bundles)
             try:
-                for batch in source:
+                for batch in _ahead(source, prefetch_batches) if prefetch_batches else source:
                     yield batch if _finalize_fn is None else _finalize_fn(batch)
             finally:
-                source.close()  # type: ignore[attr-defined]
+                bundles.close()
 
         return Again(given)
 
@@ -182,10 +178,14 @@ class DataIterator:
         """Returns a dataset whose blocks are those of one epoch."""
         from sheaf.data.dataset import materialized
 
-        return materialized(list(self._bundles()))
+        bundles = self._bundles()
+        try:
+            return materialized(list(bundles))
+        finally:
+            bundles.close()
 
 
-def _ahead(make: Callable[[], Iterator[Any]], count: int) -> Iterator[Any]:
+def _ahead(source: Iterator[Any], count: int) -> Iterator[Any]:
     """What an iterator gives, made in a thread that is up to `count` ahead."""
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(count)
     stopped = threading.Event()
@@ -200,7 +200,6 @@ def _ahead(make: Callable[[], Iterator[Any]], count: int) -> Iterator[Any]:
         return False
 
     def run() -> None:
-        source = make()
         try:
             for value in source:
                 if not put("value", value):
@@ -208,8 +207,6 @@ def _ahead(make: Callable[[], Iterator[Any]], count: int) -> Iterator[Any]:
             put("end", None)
         except BaseException as error:
             put("error", error)
-        finally:
-            source.close()  # type: ignore[attr-defined]
 
     thread = threading.Thread(target=run, name="sheaf-batches", daemon=True)
     thread.start()
@@ -223,4 +220,3 @@ def _ahead(make: Callable[[], Iterator[Any]], count: int) -> Iterator[Any]:
             yield value
     finally:
         stopped.set()
-        thread.join(2.0)

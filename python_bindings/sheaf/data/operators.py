@@ -89,6 +89,7 @@ class Operator:
         cap: tasks at a time; None: as many as fit.
         rows_per_task, bytes_per_task: bundles are put together until there are so many (0: one
             bundle a task).
+        alone: each bundle is a task, however small, since what it does depends on its number.
         size_ratio: bytes of output for one byte of input, until the first output tells.
         limit: rows, of "limit".
         run: what the shell needs to run a task; opaque here.
@@ -106,5 +107,6 @@ class Operator:
     rows_per_task: int = 0
     bytes_per_task: int = 0
     size_ratio: float = 1.0
+    alone: bool = False
     limit: int = 0
     run: Any = None

@@ -79,6 +79,7 @@ class Map(Node):
     keeps_rows: bool = False
     keeps_schema: bool = False
     on_schema: Any = None
+    alone: bool = False  # What a task does depends on its number.
     default_options: bool = True  # Nothing was said of resources: it goes with what it reads from.
 
     @property

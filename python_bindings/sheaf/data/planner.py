@@ -103,6 +103,7 @@ class Planner:
             if before.here and not node.is_plain:
                 before.here = False
             before.name = f"{before.name}->{node.name}"
+            before.alone = before.alone or node.alone
             before.rows_per_task = max(before.rows_per_task, self._rows(before, node))
             if isinstance(function, MapFunction):
                 function.one_by_one = before.rows_per_task == 0
@@ -119,11 +120,14 @@ class Planner:
         here = node.is_plain and node.options.pool is None and self._is_small_here(feeder)
         stage = Stage(function, node.options)
         return self._add(
-            self._map(node.name, feeder, stage, rows_per_task=node.rows, here=here)
+            self._map(node.name, feeder, stage, rows_per_task=node.rows, here=here, alone=node.alone)
         )
 
     def _rows(self, before: Operator, node: plan.Map) -> int:
-        return 0 if self._reads(before) else node.rows
+        if not self._reads(before):
+            return node.rows
+        bundles = self.operators[before.inputs[0]].bundles
+        return node.rows if all(bundle.num_rows for bundle in bundles) else 0
 
     def _reads(self, operator: Operator) -> bool:
         """Whether its bundles are read tasks, whose rows are not known."""
@@ -232,11 +236,12 @@ class Planner:
         if fits:
             before.run.function = PartitionFunction(before.run.function, method, side)
             before.name += "->Partition"
+            before.alone = before.alone or method.alone
             return feeder
         first = MapFunction(target_bytes=1 << 62, one_by_one=False)
         stage = Stage(PartitionFunction(first, method, side), TaskOptions())
         here = self._is_small_here(feeder) and method.is_plain
-        return self._add(self._map(f"{node.name}Partition", feeder, stage, here=here))
+        return self._add(self._map(f"{node.name}Partition", feeder, stage, here=here, alone=method.alone))
 
     def _reduce(self, node: plan.Exchange, parts: list[int], method: Any) -> int:
         after = MapFunction(target_bytes=self._context.target_max_block_size)

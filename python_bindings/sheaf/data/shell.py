@@ -435,8 +435,10 @@ class InBackground:
 
     def __next__(self) -> Bundle:
         with self._turn:
-            while not self._ready and not self._finished:
+            while not self._ready and not self._finished and not self._stopped:
                 self._turn.wait(1.0)
+            if self._stopped:
+                raise StopIteration
             if self._ready:
                 bundle = self._ready.pop(0)
                 self._turn.notify_all()

@@ -17,6 +17,7 @@ import sheaf
 from sheaf.data.errors import DataError
 from sheaf.data.iterator import DataIterator
 from sheaf.data.operators import Bundle
+from sheaf.data.slices import cut_at, rows_of
 
 SILENCE_S = 30.0  # Of a consumer that others wait for.
 _LOOK_S = 0.05
@@ -45,7 +46,7 @@ class Coordinator:
         self._heard = [time.monotonic()] * count
         self._bundles: Any = None
         self._queues: list[deque[Bundle]] = []
-        self._given: list[int] = []
+        self._left: list[Bundle] = []  # Of equal parts, what does not go round yet.
         self._done = False
         self._error: BaseException | None = None
         self._pulling = False
@@ -75,7 +76,7 @@ class Coordinator:
         self._close()
         self._epoch = epoch
         self._queues = [deque() for _ in range(self._count)]
-        self._given = [0] * self._count
+        self._left = []
         self._done, self._error = False, None
         self._bundles = self._dataset._bundles()
         self._turn.notify_all()
@@ -140,8 +141,6 @@ class Coordinator:
             self._error = error
         elif bundle is None:
             self._done = True
-            if self._equal:
-                self._even_out()
         elif bundle.num_rows == 0:
             return
         elif not self._equal:
@@ -151,35 +150,18 @@ class Coordinator:
 
     def _give(self, consumer: int, bundle: Bundle) -> None:
         self._queues[consumer].append(bundle)
-        self._given[consumer] += bundle.num_rows
 
     def _share(self, bundle: Bundle) -> None:
-        """A slice of each block for each, so that all have equal numbers at any time but for one
-        row, which the end takes back."""
-        at, rows = 0, bundle.num_rows
-        order = sorted(range(self._count), key=lambda i: self._given[i])
-        goal = sum(self._given) + rows
-        for place, consumer in enumerate(order):
-            target = (goal + place) // self._count
-            step = min(max(0, target - self._given[consumer]), rows - at)
-            if step:
-                self._give(consumer, bundle.cut(at, at + step))
-                at += step
-        if at < rows:
-            self._give(order[0], bundle.cut(at, rows))
-
-    def _even_out(self) -> None:
-        """At the end all have the least; what is over is taken back from what waits."""
-        least = min(self._given)
-        for consumer, queue in enumerate(self._queues):
-            over = self._given[consumer] - least
-            while over > 0 and queue:
-                last = queue.pop()
-                if last.num_rows > over:
-                    queue.append(last.cut(0, last.num_rows - over))
-                    over = 0
-                else:
-                    over -= last.num_rows
+        """An equal slice for each; what does not go round waits for the next block, and at the end
+        is left out."""
+        there = [*self._left, bundle]
+        rows = rows_of(there)
+        each = rows // self._count
+        ends = [each * (part + 1) for part in range(self._count)]
+        *parts, self._left = cut_at(there, [*ends, rows])
+        for consumer, part in enumerate(parts):
+            for piece in part:
+                self._give(consumer, piece)
 
     def schema(self) -> Any:
         """The pa.Schema; None: unknown."""
@@ -189,6 +171,47 @@ class Coordinator:
     def stats(self) -> str:
         """Of the last epoch."""
         return self._dataset.stats()
+
+
+class _Epoch:
+    """The blocks that one consumer gets in one epoch. close() may be called by another thread.
+
+    Args:
+        coordinator: the actor.
+        number: of the consumer.
+    """
+
+    def __init__(self, coordinator: Any, number: int) -> None:
+        self._coordinator, self._number = coordinator, number
+        self._epoch: int | None = None
+        self._ahead: Any = None
+        self._closed = False
+
+    def __iter__(self) -> Iterator[Bundle]:
+        return self
+
+    def __next__(self) -> Bundle:
+        if self._epoch is None:
+            self._epoch = self._wait_for(self._coordinator.begin.remote(self._number))
+        ahead, self._ahead = self._ahead, None
+        found = self._wait_for(ahead or self._coordinator.next.remote(self._number, self._epoch))
+        if found is None:
+            self._closed = True
+            raise StopIteration
+        self._ahead = self._coordinator.next.remote(self._number, self._epoch)
+        return Bundle(*found)
+
+    def _wait_for(self, ref: Any) -> Any:
+        while not self._closed:
+            try:
+                return sheaf.get(ref, timeout=0.2)
+            except sheaf.exceptions.GetTimeoutError:
+                continue
+        raise StopIteration
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._closed = True
 
 
 class SplitIterator(DataIterator):
@@ -203,16 +226,8 @@ class SplitIterator(DataIterator):
     def __init__(self, coordinator: Any, number: int, count: int) -> None:
         self._coordinator, self._number, self._count = coordinator, number, count
 
-    def _bundles(self) -> Iterator[Bundle]:
-        epoch = sheaf.get(self._coordinator.begin.remote(self._number))
-        ahead = self._coordinator.next.remote(self._number, epoch)
-        while True:
-            found = sheaf.get(ahead)
-            if found is None:
-                return
-            ahead = self._coordinator.next.remote(self._number, epoch)
-            block, start, stop, size = found
-            yield Bundle(block, start, stop, size)
+    def _bundles(self) -> Any:
+        return _Epoch(self._coordinator, self._number)
 
     def schema(self) -> Any:
         """Returns the Schema; None where there is no row."""

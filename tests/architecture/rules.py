@@ -91,6 +91,7 @@ PYTHON_FOLDERS = {
     "air": ".",  # What the libraries below have in common.
     "integrations": ".",  # Into programs that know nothing of Sheaf.
     "train": ". air util",  # As a library of a user's own would: no _core, no _internal.
+    "data": ". air cloudpickle util",
     "tune": ". air cloudpickle util",  # No library imports another.
 }
 PYTHON_FOLDERS = {folder: set(names.split()) for folder, names in PYTHON_FOLDERS.items()}

@@ -1,0 +1,222 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Rows and batches of a dataset, one after the other, while the rest is made."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import sheaf
+from sheaf.data import batches as batching
+from sheaf.data import block as blocks
+from sheaf.data.operators import Bundle
+
+_AHEAD = 2  # Blocks that are fetched in front of the one in use.
+
+
+def table_of(bundle: Bundle) -> Any:
+    """The rows of a bundle, as a view of its block."""
+    block = bundle.block
+    if isinstance(block, sheaf.ObjectRef):
+        block = sheaf.get(block)
+    table = blocks.batch_to_table(block)
+    if bundle.start == 0 and bundle.stop >= table.num_rows:
+        return table
+    return blocks.slice_rows(table, bundle.start, bundle.num_rows)
+
+
+class Again:
+    """Something that iterates anew each time.
+
+    Args:
+        make: gives an iterator.
+    """
+
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._make()
+
+
+class DataIterator:
+    """What a trainer's worker iterates over, any number of times; each is one epoch."""
+
+    def _bundles(self) -> Any:
+        """The blocks of one epoch, as an iterator; its close(), which any thread may call, ends what
+        makes them."""
+        raise NotImplementedError
+
+    def schema(self) -> Any:
+        """Returns the Schema; None where there is no row."""
+        raise NotImplementedError
+
+    def stats(self) -> str:
+        """Returns what the last epoch took, as text."""
+        raise NotImplementedError
+
+
+    def iter_rows(self) -> Iterable[dict[str, Any]]:
+        """Rows as dicts.
+
+        Returns:
+            What gives them, anew each time.
+        """
+
+        def rows() -> Iterator[dict[str, Any]]:
+            bundles = self._bundles()
+            try:
+                for bundle in bundles:
+                    yield from blocks.table_to_rows(table_of(bundle))
+            finally:
+                bundles.close()
+
+        return Again(rows)
+
+    def iter_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        batch_format: str | None = "default",
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        _collate_fn: Callable[[Any], Any] | None = None,
+        _finalize_fn: Callable[[Any], Any] | None = None,
+    ) -> Iterable[Any]:
+        """Batches.
+
+        Args:
+            prefetch_batches: how many are made ahead, in a thread; 0: none.
+            batch_size: rows; None: whole blocks.
+            batch_format: as of map_batches.
+            drop_last: leaves out a last batch that is smaller.
+            local_shuffle_buffer_size: rows that batches are drawn from at random; None: in order.
+            local_shuffle_seed: of these draws.
+
+        Returns:
+            What gives them, anew each time.
+        """
+        batching.check_batch_size(batch_size)
+        if batch_format not in blocks.BATCH_FORMATS:
+            raise ValueError(f"batch_format={batch_format!r}: want one of {list(blocks.BATCH_FORMATS)}")
+        if prefetch_batches < 0:
+            raise ValueError(f"prefetch_batches={prefetch_batches}: want 0 or more")
+        if local_shuffle_buffer_size is not None and local_shuffle_buffer_size < 1:
+            raise ValueError(f"local_shuffle_buffer_size={local_shuffle_buffer_size}: want 1 or more rows")
+
+        def made(bundles: Any) -> Iterator[Any]:
+            tables = map(table_of, bundles)
+            if local_shuffle_buffer_size is not None:
+                cut = batching.shuffled(
+                    tables, batch_size, local_shuffle_buffer_size, local_shuffle_seed, drop_last
+                )
+            else:
+                cut = batching.rebatch(tables, batch_size, drop_last)
+            for table in cut:
+                batch = blocks.table_to_batch(table, batch_format)
+                yield batch if _collate_fn is None else _collate_fn(batch)
+
+        def given() -> Iterator[Any]:
+            bundles = self._bundles()
+            source = made(bundles)
+            try:
+                for batch in _ahead(source, prefetch_batches) if prefetch_batches else source:
+                    yield batch if _finalize_fn is None else _finalize_fn(batch)
+            finally:
+                bundles.close()
+
+        return Again(given)
+
+    def iter_torch_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int | None = 256,
+        dtypes: Any = None,
+        device: Any = "auto",
+        collate_fn: Any = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        pin_memory: bool = False,
+    ) -> Iterable[Any]:
+        """Batches as dicts of tensors.
+
+        Args:
+            prefetch_batches, batch_size, drop_last, local_shuffle_buffer_size, local_shuffle_seed:
+                as of iter_batches.
+            dtypes: a torch.dtype for all columns, or one by name of column.
+            device: where tensors go; "auto": the GPU of the trainer's worker, if it has one.
+            collate_fn: takes a batch (a dict of arrays) and returns what is to come; instead of
+                `dtypes`.
+            pin_memory: tensors are copied to page-locked memory first.
+
+        Returns:
+            What gives them, anew each time.
+        """
+        from sheaf.data import tensors
+
+        if collate_fn is not None and dtypes is not None:
+            raise ValueError("iter_torch_batches: collate_fn and dtypes: want one of them")
+        collate, finalize = tensors.for_torch(dtypes, device, collate_fn, pin_memory)
+        return self.iter_batches(
+            prefetch_batches=prefetch_batches,
+            batch_size=batch_size,
+            batch_format=tensors.format_of(collate_fn),
+            drop_last=drop_last,
+            local_shuffle_buffer_size=local_shuffle_buffer_size,
+            local_shuffle_seed=local_shuffle_seed,
+            _collate_fn=collate,
+            _finalize_fn=finalize,
+        )
+
+    def materialize(self) -> Any:
+        """Returns a dataset whose blocks are those of one epoch."""
+        from sheaf.data.dataset import materialized
+
+        bundles = self._bundles()
+        try:
+            return materialized(list(bundles))
+        finally:
+            bundles.close()
+
+
+def _ahead(source: Iterator[Any], count: int) -> Iterator[Any]:
+    """What an iterator gives, made in a thread that is up to `count` ahead."""
+    ready: queue.Queue[tuple[str, Any]] = queue.Queue(count)
+    stopped = threading.Event()
+
+    def put(kind: str, value: Any) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put((kind, value), timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def run() -> None:
+        try:
+            for value in source:
+                if not put("value", value):
+                    return
+            put("end", None)
+        except BaseException as error:
+            put("error", error)
+
+    thread = threading.Thread(target=run, name="sheaf-batches", daemon=True)
+    thread.start()
+    try:
+        while True:
+            kind, value = ready.get()
+            if kind == "end":
+                return
+            if kind == "error":
+                raise value
+            yield value
+    finally:
+        stopped.set()

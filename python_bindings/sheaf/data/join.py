@@ -1,0 +1,116 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Joins as exchanges: both sides go to partitions by a hash of their keys, which pyarrow joins."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sheaf.data import block as blocks
+from sheaf.data import partition as rows_to
+from sheaf.data.errors import SchemaMismatchError
+from sheaf.data.exchange import Method
+from sheaf.data.schema import check_columns
+
+KINDS = {
+    "inner": "inner",
+    "left_outer": "left outer",
+    "right_outer": "right outer",
+    "full_outer": "full outer",
+    "left_semi": "left semi",
+    "right_semi": "right semi",
+    "left_anti": "left anti",
+    "right_anti": "right anti",
+}
+
+
+@dataclasses.dataclass
+class Join(Method):
+    """Rows of two inputs with equal keys. NULL equals nothing.
+
+    Attributes:
+        kind: of KINDS.
+        left, right: the keys of both sides.
+        suffixes: of columns whose names both have.
+    """
+
+    kind: str = "inner"
+    left: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
+    suffixes: tuple[str | None, str | None] = (None, None)
+
+    def check(self) -> None:
+        """Raises ValueError: the kind is none, or the numbers of keys differ."""
+        if self.kind not in KINDS:
+            raise ValueError(f"join: join_type={self.kind!r}: want one of {sorted(KINDS)}")
+        if not self.left or len(self.left) != len(self.right):
+            raise ValueError(f"join: on={list(self.left)}, right_on={list(self.right)}: want equal numbers of columns")
+
+    def schema(self, schema: Any) -> Any:
+        return None
+
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
+        assert self.count is not None
+        keys = (self.left, self.right)[side]
+        check_columns(keys, table.column_names, "join")
+        return rows_to.cut(table, rows_to.by_hash(table, keys, self.count), self.count)
+
+    def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
+        sides = [list(given[: payload[0]]), list(given[payload[0] :])]
+        tables = [blocks.combine(blocks.concat(side)) if side else None for side in sides]
+        if tables[0] is None or tables[1] is None:
+            yield from self._one_sided(tables)
+            return
+        left, right = _same_keys(tables[0], self.left, tables[1], self.right)
+        shared = (set(left.column_names) - set(self.left)) & (set(right.column_names) - set(self.right))
+        semi = self.kind.endswith(("semi", "anti"))
+        if shared and self.suffixes[0] == self.suffixes[1] and not semi:
+            raise ValueError(f"join: both sides have {sorted(shared)}: want left_suffix or right_suffix")
+        yield left.join(
+            right,
+            keys=list(self.left),
+            right_keys=list(self.right),
+            join_type=KINDS[self.kind],
+            left_suffix=self.suffixes[0],
+            right_suffix=self.suffixes[1],
+            use_threads=False,
+        )
+
+    def _one_sided(self, tables: Sequence[Any]) -> Iterator[Any]:
+        """A partition that only one side has rows in, and of whose other side not even the columns
+        are known here."""
+        left, right = tables
+        if left is not None and self.kind in ("left_outer", "full_outer", "left_anti"):
+            yield left
+        elif right is not None and self.kind in ("right_outer", "full_outer", "right_anti"):
+            yield right.rename_columns(
+                [dict(zip(self.right, self.left)).get(name, name) for name in right.column_names]
+                if self.kind != "right_anti"
+                else right.column_names
+            )
+
+
+def _same_keys(left: Any, left_keys: Sequence[str], right: Any, right_keys: Sequence[str]) -> tuple[Any, Any]:
+    """Both sides with keys of the same types.
+
+    Raises:
+        SchemaMismatchError: a pair has types of which neither holds the other.
+    """
+    for one, other in zip(left_keys, right_keys):
+        a, b = left.schema.field(one).type, right.schema.field(other).type
+        if a == b:
+            continue
+        numbers = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (a, b)]
+        texts = [pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in (a, b)]
+        if all(numbers):
+            kind = pa.int64() if pa.types.is_integer(a) and pa.types.is_integer(b) else pa.float64()
+        elif all(texts):
+            kind = pa.large_string()
+        else:
+            raise SchemaMismatchError(one, str(a), "the left side", str(b), f"the right side ('{other}')")
+        left = left.set_column(left.column_names.index(one), one, left.column(one).cast(kind))
+        right = right.set_column(right.column_names.index(other), other, right.column(other).cast(kind))
+    return left, right

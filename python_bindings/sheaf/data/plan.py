@@ -1,0 +1,229 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""The logical plan: what a dataset is, as a tree of immutable operators. Pure, and picklable."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from sheaf.data.compute import TaskOptions
+from sheaf.data.operators import Bundle
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Node:
+    """One operator.
+
+    Attributes:
+        inputs: what it reads from.
+    """
+
+    inputs: tuple[Node, ...]
+
+    @property
+    def name(self) -> str:
+        """As progress and stats() show it."""
+        return type(self).__name__
+
+    def with_inputs(self, *inputs: Node) -> Any:
+        """The same over other inputs."""
+        return dataclasses.replace(self, inputs=inputs)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Blocks(Node):
+    """Blocks that are there: tables, or references to them."""
+
+    bundles: tuple[Bundle, ...] = ()
+    schema: Any = None
+    label: str = "FromItems"
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Read(Node):
+    """What a datasource gives."""
+
+    datasource: Any = None
+    parallelism: int = -1  # -1: as many tasks as the size asks for.
+    options: TaskOptions = dataclasses.field(default_factory=TaskOptions)
+
+    @property
+    def name(self) -> str:
+        return f"Read{self.datasource.get_name()}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Map(Node):
+    """Blocks through a transform.
+
+    Attributes:
+        label: as errors show it.
+        transform: of sheaf.data.transforms.
+        udf: the user's function, if it is one of theirs.
+        rows: how many a task has at least, as far as there are; 0: whatever a block has.
+        keeps_rows: whether each row gives one row, in order.
+        keeps_schema: whether columns and types stay.
+        on_schema: pa.Schema -> pa.Schema; None: only the output tells.
+    """
+
+    label: str = ""
+    transform: Any = None
+    udf: Any = None
+    options: TaskOptions = dataclasses.field(default_factory=TaskOptions)
+    rows: int = 0
+    keeps_rows: bool = False
+    keeps_schema: bool = False
+    on_schema: Any = None
+    alone: bool = False  # What a task does depends on its number.
+    default_options: bool = True  # Nothing was said of resources: it goes with what it reads from.
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it runs no code of the user's."""
+        return self.udf is None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Select(Map):
+    """Some columns."""
+
+    columns: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FilterExpr(Map):
+    """Rows for which an expression is true."""
+
+    expression: Any = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Limit(Node):
+    """The first rows."""
+
+    count: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"Limit({self.count})"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Union(Node):
+    """Inputs one behind the other."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Zip(Node):
+    """Columns of inputs of equal lengths side by side."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Repartition(Node):
+    """Other blocks of the same rows, in order: `count` of them, or of `rows` rows each."""
+
+    count: int | None = None
+    rows: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RandomizeBlocks(Node):
+    """The blocks in another order."""
+
+    seed: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Exchange(Node):
+    """Rows to partitions, then each partition to something.
+
+    Attributes:
+        label: as progress shows it.
+        method: of sheaf.data.exchange, which says how.
+        options: of its reducing tasks.
+    """
+
+    label: str = ""
+    method: Any = None
+    options: TaskOptions = dataclasses.field(default_factory=TaskOptions)
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """All operators below one, and that, inputs first."""
+    for child in node.inputs:
+        yield from walk(child)
+    yield node
+
+
+def known_rows(node: Node) -> int | None:
+    """How many rows an operator gives, where the plan tells; None: only a run does."""
+    if isinstance(node, Blocks):
+        return sum(bundle.num_rows for bundle in node.bundles)
+    if isinstance(node, Read):
+        count = getattr(node.datasource, "num_rows", None)
+        return count() if count is not None else None
+    rows = [known_rows(child) for child in node.inputs]
+    if isinstance(node, Limit):
+        return None if rows[0] is None else min(rows[0], node.count)
+    known = [count for count in rows if count is not None]
+    if len(known) < len(rows):
+        return None
+    if isinstance(node, Union):
+        return sum(known)
+    if isinstance(node, Map):
+        return known[0] if node.keeps_rows else None
+    if isinstance(node, (Repartition, RandomizeBlocks)) or (
+        isinstance(node, Exchange) and node.method.keeps_rows
+    ):
+        return known[0]
+    return None
+
+
+def known_schema(node: Node) -> Any:
+    """The pa.Schema of an operator, where the plan tells; None: only a run does."""
+    if isinstance(node, Blocks):
+        return node.schema
+    if isinstance(node, Read):
+        schema = getattr(node.datasource, "schema", None)
+        return schema() if schema is not None else None
+    schema = known_schema(node.inputs[0])
+    if schema is None or isinstance(node, (Zip, Union)):
+        return None
+    if isinstance(node, Map):
+        if node.keeps_schema:
+            return schema
+        return node.on_schema(schema) if node.on_schema is not None else None
+    if isinstance(node, Exchange):
+        return node.method.schema(schema)
+    return schema
+
+
+def known_bytes(node: Node) -> int | None:
+    """About how many bytes an operator gives, where the plan tells."""
+    if isinstance(node, Blocks):
+        return sum(bundle.size_bytes for bundle in node.bundles)
+    if isinstance(node, Read):
+        return node.datasource.estimate_inmemory_data_size()
+    sizes = [known_bytes(child) for child in node.inputs]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
+
+
+def describe(node: Node, depth: int = 0) -> str:
+    """The tree as text, the last operator first."""
+    lines = ["   " * max(0, depth - 1) + ("+- " if depth else "") + f"{node.name}"]
+    lines += [describe(child, depth + 1) for child in node.inputs]
+    return "\n".join(lines)

@@ -1,0 +1,300 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""From the logical plan to operators that the executor runs: maps that go together become one task,
+exchanges become map, partition and reduce."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+from sheaf.data import plan, transforms
+from sheaf.data.compute import TaskOptions
+from sheaf.data.operators import Bundle, Operator, Work
+from sheaf.data.tasks import MapFunction, PartitionFunction, ReduceFunction, SliceFunction
+from sheaf.data.user_code import ClassUdf
+
+
+@dataclasses.dataclass
+class Stage:
+    """What the shell needs to run tasks of an operator."""
+
+    function: Any
+    options: TaskOptions
+    spread: bool = False
+
+
+class Planner:
+    """Makes the operators of one execution.
+
+    Args:
+        context: DataContext.
+        cpus: of the cluster.
+    """
+
+    def __init__(self, context: Any, cpus: float) -> None:
+        self._context = context
+        self._cpus = max(1, int(cpus))
+        self.operators: list[Operator] = []
+
+    def plan(self, node: plan.Node) -> list[Operator]:
+        """Operators for a logical plan, the last one's outputs its result."""
+        self._build(node)
+        return self.operators
+
+    def _build(self, node: plan.Node) -> int:
+        method = getattr(self, f"_build_{_kind(node)}")
+        return method(node)
+
+    def _add(self, operator: Operator) -> int:
+        self.operators.append(operator)
+        return len(self.operators) - 1
+
+    # Sources.
+
+    def _build_Blocks(self, node: plan.Blocks) -> int:
+        return self._add(Operator(node.name, "source", bundles=node.bundles))
+
+    def _build_Read(self, node: plan.Read) -> int:
+        tasks = read_tasks(node, self._context, self._cpus)
+        bundles = tuple(
+            Bundle(
+                task,
+                0,
+                task.metadata.num_rows or 0,
+                task.metadata.size_bytes or self._context.target_max_block_size,
+            )
+            for task in tasks
+        )
+        source = self._add(Operator(node.name, "source", bundles=bundles))
+        function = MapFunction(target_bytes=self._context.target_max_block_size)
+        here = _is_light(node.datasource) and (plan.known_bytes(node) or 0) < self._small
+        return self._add(
+            self._map(node.name, source, Stage(function, node.options, spread=True), here=here)
+        )
+
+    @property
+    def _small(self) -> int:
+        return int(self._context.small_input_bytes)
+
+    def _map(self, name: str, feeder: int, stage: Stage, **fields: Any) -> Operator:
+        options = stage.options
+        return Operator(
+            name,
+            "map",
+            inputs=(feeder,),
+            needs=dict(options.needs),
+            pool=options.pool,
+            cap=options.cap,
+            run=stage,
+            **fields,
+        )
+
+    # Maps.
+
+    def _build_Map(self, node: plan.Map) -> int:
+        feeder = self._build(node.inputs[0])
+        before = self.operators[feeder]
+        udfs = (node.udf,) if isinstance(node.udf, ClassUdf) else ()
+        if self._fuses(before, node):
+            function = before.run.function
+            own = getattr(function, "after", function)
+            own.transform = _chained(own.transform, node.transform)
+            if before.here and not node.is_plain:
+                before.here = False
+            before.name = f"{before.name}->{node.name}"
+            before.alone = before.alone or node.alone
+            before.rows_per_task = max(before.rows_per_task, self._rows(before, node))
+            if isinstance(function, MapFunction):
+                function.one_by_one = before.rows_per_task == 0
+            if node.options.cap is not None or not node.default_options:
+                before.run.options = node.options
+                before.needs, before.cap = dict(node.options.needs), node.options.cap
+            return feeder
+        function = MapFunction(
+            node.transform,
+            one_by_one=node.rows == 0,
+            target_bytes=self._context.target_max_block_size,
+            udfs=udfs,
+        )
+        here = node.is_plain and node.options.pool is None and self._is_small_here(feeder)
+        stage = Stage(function, node.options)
+        return self._add(
+            self._map(node.name, feeder, stage, rows_per_task=node.rows, here=here, alone=node.alone)
+        )
+
+    def _rows(self, before: Operator, node: plan.Map) -> int:
+        if not self._reads(before):
+            return node.rows
+        bundles = self.operators[before.inputs[0]].bundles
+        return node.rows if all(bundle.num_rows for bundle in bundles) else 0
+
+    def _reads(self, operator: Operator) -> bool:
+        """Whether its bundles are read tasks, whose rows are not known."""
+        feeder = self.operators[operator.inputs[0]]
+        return operator.run.spread and feeder.kind == "source"
+
+    def _fuses(self, before: Operator, node: plan.Map) -> bool:
+        """Whether a map runs in the tasks of what feeds it."""
+        stage = before.run
+        if before.kind != "map" or stage is None or before.pool or node.options.pool:
+            return False
+        if not isinstance(stage.function, (MapFunction, ReduceFunction)):
+            return False
+        if node.rows and isinstance(stage.function, ReduceFunction):
+            return False
+        if node.rows and before.rows_per_task == 0 and not self._reads(before):
+            return False  # Blocks that come are too small, perhaps; they are put together first.
+        same = stage.options.needs == node.options.needs and stage.options.remote == node.options.remote
+        capped = stage.options.cap is not None and node.options.cap not in (None, stage.options.cap)
+        if node.default_options:
+            return not (stage.options.cap is not None and node.udf is not None)
+        return same and not capped and stage.options.cap is None
+
+    def _is_small_here(self, feeder: int) -> bool:
+        """Whether all that an operator gives is in this process, or near, and little."""
+        operator = self.operators[feeder]
+        if operator.kind in ("limit", "union"):
+            return all(self._is_small_here(index) for index in operator.inputs)
+        if operator.kind == "map" and operator.here:
+            return True
+        if operator.kind != "source":
+            return False
+        return sum(bundle.size_bytes for bundle in operator.bundles) < self._small
+
+    # Rows and blocks without tasks.
+
+    def _build_Limit(self, node: plan.Limit) -> int:
+        feeder = self._build(node.inputs[0])
+        before = self.operators[feeder]
+        if before.kind == "map" and isinstance(before.run.function, MapFunction):
+            # No task makes more than is wanted.
+            function = before.run.function
+            function.transform = _chained(
+                function.transform, transforms.limit_rows(node.count)
+            )
+            if self._reads(before) and before.cap is None:
+                before.cap = max(2, self._cpus) if node.count > 1000 else 2
+        return self._add(Operator(node.name, "limit", inputs=(feeder,), limit=node.count))
+
+    def _build_Union(self, node: plan.Union) -> int:
+        inputs = tuple(self._build(child) for child in node.inputs)
+        return self._add(Operator(node.name, "union", inputs=inputs))
+
+    def _build_RandomizeBlocks(self, node: plan.RandomizeBlocks) -> int:
+        import random
+
+        def shuffle(given: Any) -> list[Work]:
+            bundles = list(given[0])
+            random.Random(node.seed).shuffle(bundles)
+            return [Work(tuple(bundles))]
+
+        feeder = self._build(node.inputs[0])
+        return self._add(Operator(node.name, "arrange", inputs=(feeder,), arrange=shuffle))
+
+    def _build_Repartition(self, node: plan.Repartition) -> int:
+        from sheaf.data.slices import JoinBlocks
+
+        feeder = self._build(node.inputs[0])
+        method = JoinBlocks(node.count, node.rows, self._small)
+        return self._add_method(node.name, (feeder,), method)
+
+    def _build_Zip(self, node: plan.Zip) -> int:
+        from sheaf.data.slices import ZipBlocks
+
+        inputs = tuple(self._build(child) for child in node.inputs)
+        return self._add_method(node.name, inputs, ZipBlocks(self._small))
+
+    def _add_method(self, name: str, inputs: tuple[int, ...], method: Any) -> int:
+        stage = Stage(SliceFunction(method), TaskOptions())
+        operator = self._map(name, inputs[0], stage, arrange=method.arrange)
+        operator.inputs = inputs
+        return self._add(operator)
+
+    # Exchanges.
+
+    def _build_Exchange(self, node: plan.Exchange) -> int:
+        feeders = [self._build(child) for child in node.inputs]
+        sizes = [plan.known_bytes(child) for child in node.inputs]
+        method = node.method.begin(sizes, self._cpus, self._context)
+        if method.samples:
+            return self._sorted_exchange(node, feeders[0], method)
+        parts = [
+            self._partition(node, feeder, method, side) for side, feeder in enumerate(feeders)
+        ]
+        return self._reduce(node, parts, method)
+
+    def _partition(self, node: plan.Exchange, feeder: int, method: Any, side: int) -> int:
+        before = self.operators[feeder]
+        fits = (
+            before.kind == "map"
+            and before.run is not None
+            and type(before.run.function) is MapFunction
+            and before.pool is None
+            and not before.needs.get("GPU")
+        )
+        if fits:
+            before.run.function = PartitionFunction(before.run.function, method, side)
+            before.name += "->Partition"
+            before.alone = before.alone or method.alone
+            return feeder
+        first = MapFunction(target_bytes=1 << 62, one_by_one=False)
+        stage = Stage(PartitionFunction(first, method, side), TaskOptions())
+        here = self._is_small_here(feeder) and method.is_plain
+        return self._add(self._map(f"{node.name}Partition", feeder, stage, here=here, alone=method.alone))
+
+    def _reduce(self, node: plan.Exchange, parts: list[int], method: Any) -> int:
+        after = MapFunction(target_bytes=self._context.target_max_block_size)
+        stage = Stage(ReduceFunction(method, after), node.options)
+        operator = self._map(node.name, parts[0], stage, arrange=method.arrange)
+        operator.inputs = tuple(parts)
+        return self._add(operator)
+
+    def _sorted_exchange(self, node: plan.Exchange, feeder: int, method: Any) -> int:
+        """What needs to see a part of all rows before it cuts any."""
+        sample = Stage(SliceFunction(method), TaskOptions())
+        first = self._add(
+            self._map(f"{node.name}Sample", feeder, sample, arrange=method.arrange_samples)
+        )
+        cut = MapFunction(target_bytes=1 << 62, one_by_one=False)
+        stage = Stage(PartitionFunction(cut, method), TaskOptions())
+        second = self._add(
+            self._map(f"{node.name}Partition", first, stage, arrange=method.arrange_cuts)
+        )
+        return self._reduce(node, [second], method)
+
+
+def _kind(node: plan.Node) -> str:
+    return "Map" if isinstance(node, plan.Map) else type(node).__name__
+
+
+def _chained(first: Any, second: Any) -> Any:
+    return second if first is None else transforms.chain([first, second])
+
+
+def _is_light(datasource: Any) -> bool:
+    """Whether reading takes no more than making a table, so that this process does it."""
+    return bool(getattr(datasource, "is_light", False))
+
+
+def read_tasks(node: plan.Read, context: Any, cpus: int) -> list[Any]:
+    """The read tasks of a source."""
+    size = node.datasource.estimate_inmemory_data_size()
+    count = node.parallelism
+    if count < 1:
+        count = parallelism(size, context, cpus)
+    return list(node.datasource.get_read_tasks(count, None, context))
+
+
+def parallelism(size: int | None, context: Any, cpus: int) -> int:
+    """How many blocks data of `size` bytes is read or cut into."""
+    if size is None:
+        return max(int(context.read_op_min_num_blocks), 2 * cpus)
+    most = max(1, size // max(1, int(context.target_min_block_size)))
+    least = -(-size // max(1, int(context.target_max_block_size or 1 << 62)))
+    return max(min(int(context.read_op_min_num_blocks), most), least, 2 * cpus)
+
+
+def local_cpus() -> int:
+    """CPUs of this machine: what blocks are cut for before there is a cluster."""
+    return os.cpu_count() or 1

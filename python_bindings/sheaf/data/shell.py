@@ -1,0 +1,456 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Runs a plan: does what the executor says with tasks and actors of the cluster, and tells it what
+has happened."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import sheaf
+from sheaf import cloudpickle, exceptions
+from sheaf.data import context as settings
+from sheaf.data import executor as machine
+from sheaf.data import plan, tasks
+from sheaf.data.operators import Bundle, Operator
+from sheaf.data.planner import Planner
+from sheaf.data.progress import Progress
+from sheaf.data.stats import ExecutionStats
+from sheaf.data.task_context import TaskContext
+
+_INLINE_BYTES = 32 << 10  # A function of an operator that is larger goes through the store.
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0005, 0.005
+_GRACE_S = 0.5  # Between asking tasks to end and ending their workers.
+_GONE = (exceptions.ActorDiedError, exceptions.ActorUnavailableError, exceptions.NodeDiedError)
+
+
+@dataclasses.dataclass(slots=True)
+class _Running:
+    """A task of the cluster."""
+
+    operator: int
+    actor: int | None
+    stream: Any
+    ended: Any  # A reference that is ready when the task has ended.
+    began: float
+    headers: list[tasks.Header] = dataclasses.field(default_factory=list)  # Of blocks that come next.
+    has_ended: bool = False
+
+
+class Execution:
+    """One run of a plan. One thread at a time drives it; its blocks are taken by next().
+
+    Args:
+        node: the logical plan.
+        context: DataContext.
+        name: of the dataset, for progress.
+    """
+
+    def __init__(self, node: plan.Node, context: settings.DataContext, name: str = "") -> None:
+        options = context.execution_options
+        needs_cluster = sheaf.is_initialized()
+        total = _limits(options) if needs_cluster else {"CPU": float(os.cpu_count() or 1)}
+        operators = Planner(context, total.get("CPU", 1.0)).plan(node)
+        if not needs_cluster and any(o.kind == "map" and not o.here for o in operators):
+            sheaf.init()
+            total = _limits(options)
+            operators = Planner(context, total.get("CPU", 1.0)).plan(node)
+        self._operators = operators
+        self._running: dict[int, _Running] = {}
+        self._actors: dict[int, tuple[Any, Any]] = {}  # Handle, and a reference ready with it.
+        self._calls: dict[int, Any] = {}
+        self._functions: dict[int, tuple[str, Any]] = {}
+        self._numbers: dict[int, int] = {}
+        self._word = uuid.uuid4().hex[:12]
+        self._pause = _SHORTEST_WAIT_S
+        self._closed = False
+        self.stats = ExecutionStats([operator.name for operator in operators])
+        self._machine = machine.Executor(
+            operators,
+            total,
+            _budget(options, total),
+            options.preserve_order,
+            int(context.max_errored_blocks),
+        )
+        self._progress = Progress(name, context.enable_progress_bars)
+
+    def __iter__(self) -> Iterator[Bundle]:
+        return self
+
+    def __next__(self) -> Bundle:
+        """The next block of the result; StopIteration behind the last."""
+        try:
+            while not self._machine.has_output():
+                if self._machine.is_finished():
+                    self.close()
+                    raise StopIteration
+                self.step()
+            return self._machine.take()
+        except StopIteration:
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def is_light(self) -> bool:
+        """Whether nothing of it runs elsewhere, so that a thread for it is not worth it."""
+        return all(operator.kind != "map" or operator.here for operator in self._operators)
+
+    def has_output(self) -> bool:
+        """Whether next() gives a block at once."""
+        return self._machine.has_output()
+
+    def is_finished(self) -> bool:
+        """Whether all blocks have been taken."""
+        return self._machine.is_finished()
+
+    def step(self) -> None:
+        """Does what is to be done, and waits a moment for what happens next."""
+        self._carry_out()
+        if not (self._machine.has_output() or self._machine.is_finished()):
+            self.advance()
+
+    def advance(self) -> None:
+        """Goes on, also while nobody takes blocks."""
+        self._carry_out()
+        if not self._poll():
+            self._wait()
+        self._carry_out()
+        self._progress.show(self._machine)
+
+    def close(self) -> None:
+        """Ends all that still runs, and waits for it up to half a second. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        self._machine.stop()
+        for command in self._machine.commands():
+            if isinstance(command, machine.RemoveActor):
+                self._remove_actor(command.actor)
+        running, self._running = list(self._running.values()), {}
+        self.stats.finish(self._machine)
+        self._progress.close()
+        if not running or not sheaf.is_initialized():
+            return
+        ends = [task.ended for task in running if not task.has_ended]
+        for ended in ends:
+            sheaf.cancel(ended)
+        ends = [end for end in ends if end is not None]
+        if ends:
+            _, late = sheaf.wait(ends, num_returns=len(ends), timeout=_GRACE_S, fetch_local=False)
+            for ended in late:
+                sheaf.cancel(ended, force=True)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            try:
+                self.close()
+            except Exception:  # At the end of the interpreter.
+                pass
+
+    # Commands.
+
+    def _carry_out(self) -> None:
+        for command in self._machine.commands():
+            if isinstance(command, machine.Submit):
+                if not self._machine.runs(command.task):
+                    continue  # It was cancelled before it began.
+                if command.here:
+                    self._run_here(command)
+                else:
+                    self._submit(command)
+            elif isinstance(command, machine.Cancel):
+                task = self._running.pop(command.task, None)
+                if task is not None and not task.has_ended:
+                    sheaf.cancel(task.ended)
+            elif isinstance(command, machine.AddActor):
+                self._add_actor(command)
+            else:
+                self._remove_actor(command.actor)
+
+    def _task_context(self, command: machine.Submit) -> TaskContext:
+        name = self._operators[command.operator].name
+        return TaskContext(command.sequence, name, {"write_uuid": self._word})
+
+    def _run_here(self, command: machine.Submit) -> None:
+        operator = self._operators[command.operator]
+        given = [_value(bundle.block) for bundle in command.work.bundles]
+        began = time.perf_counter()
+        headers = tasks.run(
+            operator.run.function,
+            self._task_context(command),
+            _cuts(command),
+            command.work.payload,
+            given,
+        )
+        try:
+            for header in headers:
+                table, header.table = header.table, None
+                self._output(command.operator, command.task, header, table)
+                if not self._machine.runs(command.task):
+                    return  # A limit has had enough.
+        except Exception as error:
+            self._machine.task_failed(command.task, error)
+            return
+        self.stats.task_ended(command.operator, time.perf_counter() - began)
+        self._machine.task_ended(command.task)
+
+    def _submit(self, command: machine.Submit) -> None:
+        operator = self._operators[command.operator]
+        given = [bundle.block for bundle in command.work.bundles]
+        arguments = (
+            self._task_context(command),
+            command.skip,
+            _cuts(command),
+            command.work.payload,
+            *given,
+        )
+        if command.actor is None:
+            call = self._calls.get(command.operator)
+            if call is None:
+                call = self._calls[command.operator] = _remote_task(operator)
+            stream = call.remote(*self._function(command.operator), *arguments)
+        else:
+            handle, _ = self._actors[command.actor]
+            call = handle.run.options(
+                num_returns="streaming", _generator_backpressure_num_objects=2, name=operator.name
+            )
+            stream = call.remote(*arguments)
+        self._running[command.task] = _Running(
+            command.operator, command.actor, stream, stream.completed(), time.perf_counter()
+        )
+
+    def _function(self, index: int) -> tuple[str, Any]:
+        """The name of an operator's function in workers, and itself, pickled."""
+        found = self._functions.get(index)
+        if found is None:
+            pickled: Any = cloudpickle.dumps(self._operators[index].run.function)
+            if len(pickled) > _INLINE_BYTES:
+                pickled = sheaf.put(pickled)
+            found = self._functions[index] = (f"{self._word}.{index}", pickled)
+        return found
+
+    def _add_actor(self, command: machine.AddActor) -> None:
+        operator = self._operators[command.operator]
+        options = {**operator.run.options.remote, **_amounts(operator.needs)}
+        options.setdefault("max_concurrency", 1)
+        cls = sheaf.remote(tasks.MapWorker).options(**options)
+        handle = cls.remote(*self._function(command.operator))
+        self._actors[command.actor] = (handle, handle.ready.remote())
+
+    def _remove_actor(self, number: int) -> None:
+        handle, _ = self._actors.pop(number, (None, None))
+        if handle is not None and sheaf.is_initialized():
+            sheaf.kill(handle)
+
+    # Events.
+
+    def _poll(self) -> bool:
+        """Looks at everything once; whether anything has happened."""
+        happened = False
+        for number, (_, ready) in list(self._actors.items()):
+            if ready is not None and sheaf.wait([ready], timeout=0)[0]:
+                happened = True
+                self._actor_answered(number, ready)
+        for number in list(self._running):
+            if number in self._running and self._look_at(number):
+                happened = True
+        return happened
+
+    def _actor_answered(self, number: int, ready: Any) -> None:
+        handle, _ = self._actors[number]
+        try:
+            sheaf.get(ready)
+        except exceptions.RayError as error:
+            del self._actors[number]
+            self._machine.actor_died(number, error)
+            return
+        self._actors[number] = (handle, None)
+        self._machine.actor_ready(number)
+
+    def _look_at(self, number: int) -> bool:
+        """Takes what a task has made, as far as it may be taken."""
+        task = self._running[number]
+        happened = False
+        while True:
+            if not task.headers:
+                try:
+                    if not task.stream.next_ready():
+                        return happened
+                    task.headers = sheaf.get(next(task.stream))
+                    task.headers.reverse()
+                except StopIteration:
+                    self._ended(number)
+                    return True
+                except exceptions.RayError as error:
+                    self._failed(number, error)
+                    return True
+            if not self._machine.may_take(number):
+                return happened
+            header = task.headers.pop()
+            block, header.table = header.table, None
+            try:
+                if block is None:
+                    block = next(task.stream)
+            except StopIteration:  # Its worker died between the two, and was not tried again.
+                self._failed(number, exceptions.WorkerCrashedError())
+                return True
+            self._output(task.operator, number, header, block)
+            happened = True
+            self._carry_out()
+            if number not in self._running:
+                return True
+
+    def _output(self, operator: int, task: int, header: tasks.Header, block: Any) -> None:
+        self.stats.output(operator, header)
+        bundle = Bundle(block, 0, header.num_rows, header.size_bytes, header)
+        self._machine.output_came(task, bundle)
+
+    def _ended(self, number: int) -> None:
+        task = self._running.pop(number)
+        task.has_ended = True
+        self.stats.task_ended(task.operator, time.perf_counter() - task.began)
+        self._machine.task_ended(number)
+
+    def _failed(self, number: int, error: exceptions.RayError) -> None:
+        task = self._running[number]
+        if task.actor is not None and isinstance(error, _GONE):
+            for other in [n for n, t in self._running.items() if t.actor == task.actor]:
+                del self._running[other]
+            handle, _ = self._actors.pop(task.actor)
+            sheaf.kill(handle)  # One that cannot be reached now is not waited for.
+            self._machine.actor_died(task.actor, error)
+            return
+        del self._running[number]
+        self._machine.task_failed(number, error)
+
+    def _wait(self) -> None:
+        """Until a task ends or an actor starts; not long, as tasks make blocks meanwhile."""
+        refs = [task.ended for task in self._running.values() if not task.has_ended]
+        refs += [ready for _, ready in self._actors.values() if ready is not None]
+        if not refs:
+            if self._machine.has_output() or self._machine.is_finished():
+                return
+            raise RuntimeError("an execution of sheaf.data waits for nothing: this is a bug")
+        ready, _ = sheaf.wait(refs, num_returns=1, timeout=self._pause, fetch_local=False)
+        found = {id(ref) for ref in ready}
+        for task in self._running.values():
+            if id(task.ended) in found:
+                task.has_ended = True
+        self._pause = _SHORTEST_WAIT_S if ready else min(2 * self._pause, _LONGEST_WAIT_S)
+
+
+def _limits(options: settings.ExecutionOptions) -> dict[str, float]:
+    """What of the cluster's resources an execution may use."""
+    total = dict(sheaf.cluster_resources())
+    names = {"cpu": "CPU", "gpu": "GPU", "memory": "memory"}
+    for own, name in names.items():
+        limit = options.resource_limits.limit(own)
+        left = total.get(name, 0.0) - getattr(options.exclude_resources, own)
+        total[name] = max(0.0, left if limit is None else min(left, limit))
+    return total
+
+
+def _budget(options: settings.ExecutionOptions, total: dict[str, float]) -> int:
+    half = total.get("object_store_memory", float(2 << 30)) / 2
+    limit = options.resource_limits.limit("object_store_memory")
+    return int(half if limit is None else min(half, limit))
+
+
+def _amounts(needs: Any) -> dict[str, Any]:
+    """Resources as options of remote functions."""
+    own = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+    out: dict[str, Any] = {"num_cpus": 0}
+    for name, amount in needs.items():
+        if name in own:
+            out[own[name]] = amount
+        else:
+            out.setdefault("resources", {})[name] = amount
+    return out
+
+
+def _remote_task(operator: Operator) -> Any:
+    options = {"name": operator.name, **operator.run.options.remote, **_amounts(operator.needs)}
+    if operator.run.spread:
+        options.setdefault("scheduling_strategy", "SPREAD")
+    return sheaf.remote(tasks.run_task).options(
+        **options, num_returns="streaming", _generator_backpressure_num_objects=2
+    )
+
+
+def _cuts(command: machine.Submit) -> list[Any]:
+    return [(bundle.start, bundle.stop) for bundle in command.work.bundles]
+
+
+def _value(block: Any) -> Any:
+    return sheaf.get(block) if isinstance(block, sheaf.ObjectRef) else block
+
+
+class InBackground:
+    """An execution that a thread drives while its consumer does other things.
+
+    Args:
+        execution: it; nobody else touches it from now on.
+    """
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
+        self._ready: list[Bundle] = []
+        self._error: BaseException | None = None
+        self._finished = self._stopped = False
+        self._wants = 1
+        self._thread = threading.Thread(target=self._drive, name="sheaf-data", daemon=True)
+        self._thread.start()
+
+    def _drive(self) -> None:
+        try:
+            while not self._stopped:
+                with self._turn:
+                    if self._execution.is_finished():
+                        break
+                    if self._execution.has_output() and len(self._ready) < self._wants:
+                        self._ready.append(next(self._execution))
+                        self._turn.notify_all()
+                        continue
+                    if self._execution.has_output():
+                        self._turn.wait(_LONGEST_WAIT_S)
+                self._execution.advance()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._execution.close()
+            with self._turn:
+                self._finished = True
+                self._turn.notify_all()
+
+    def __iter__(self) -> Iterator[Bundle]:
+        return self
+
+    def __next__(self) -> Bundle:
+        with self._turn:
+            while not self._ready and not self._finished and not self._stopped:
+                self._turn.wait(1.0)
+            if self._stopped:
+                raise StopIteration
+            if self._ready:
+                bundle = self._ready.pop(0)
+                self._turn.notify_all()
+                return bundle
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends the execution and its thread. May be called again."""
+        self._stopped = True
+        with self._turn:
+            self._turn.notify_all()
+        self._thread.join(2.0)

@@ -1,0 +1,223 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""How datasets run: actors, errors, memory, consumers that leave, epochs that are shared."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import sheaf
+from conftest import wait_until
+from sheaf import data
+from sheaf.data import split
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    sheaf.init(num_cpus=2, object_store_memory=256 << 20, log_to_driver=False)
+    yield
+    sheaf.shutdown()
+
+
+def nothing_runs():
+    """Whether all CPUs are free again."""
+    return sheaf.available_resources().get("CPU") == 2
+
+
+class Scale:
+    """Multiplies, and says in which process."""
+
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, batch):
+        return {"id": batch["id"] * self.by, "pid": np.full(len(batch["id"]), os.getpid())}
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, (1, 2)])
+def test_a_class_runs_in_actors(concurrency):
+    """Also as many as there are CPUs: the reading tasks have theirs first."""
+    scaled = data.range(1000, override_num_blocks=10).map_batches(
+        Scale, fn_constructor_args=(3,), concurrency=concurrency, batch_size=50
+    )
+    rows = scaled.take_all()
+    assert [row["id"] for row in rows] == [3 * i for i in range(1000)]
+    assert 1 <= len({row["pid"] for row in rows}) <= 2
+    wait_until(nothing_runs, "an actor is left")
+
+
+def test_an_actor_that_dies_is_replaced(tmp_path):
+    mark = tmp_path / "died"
+
+    class Dies:
+        def __call__(self, batch):
+            if not mark.exists() and 500 in batch["id"]:
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return batch
+
+    dataset = data.range(1000, override_num_blocks=10).map_batches(Dies, concurrency=1)
+    assert [row["id"] for row in dataset.take_all()] == list(range(1000))
+    assert mark.exists()
+
+
+def test_a_task_whose_worker_dies_runs_again(tmp_path):
+    mark = tmp_path / "died"
+
+    def dies(batch):
+        if not mark.exists() and 500 in batch["id"]:
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return batch
+
+    dataset = data.range(1000, override_num_blocks=10).map_batches(dies)
+    assert dataset.sum("id") == 499500
+
+
+def test_a_constructor_that_fails_is_an_error():
+    class Never:
+        def __init__(self):
+            raise ValueError("no model")
+
+        def __call__(self, batch):
+            return batch
+
+    with pytest.raises(Exception, match=r"MapBatches\(Never\): 3 actors in a row did not start(.|\n)*no model"):
+        data.range(10).map_batches(Never, concurrency=1).take_all()
+    wait_until(nothing_runs, "an actor is left")
+
+
+def test_the_users_exception_comes_with_operator_and_row():
+    def bad(batch):
+        if 777 in batch["id"]:
+            raise KeyError("seven")
+        return batch
+
+    with pytest.raises(Exception, match=r"MapBatches\(bad\): KeyError: 'seven'; one row of it: \{'id': 700\}"):
+        data.range(5000).map_batches(bad, batch_size=100).count()
+    wait_until(nothing_runs, "a task is left")
+    assert data.range(10).map(lambda r: r).count() == 10
+
+
+def test_blocks_that_fail_are_left_out_when_they_may():
+    def bad(row):
+        if row["id"] == 5:
+            raise ValueError("five")
+        return row
+
+    dataset = data.range(10, override_num_blocks=10).map(bad)
+    dataset.context.max_errored_blocks = 1
+    assert len(dataset.take_all()) == 9
+    dataset.context.max_errored_blocks = 0
+    with pytest.raises(Exception, match="five"):
+        dataset.take_all()
+
+
+def test_memory_stays_within_the_budget():
+    """400 MB go through 40 MB; the consumer is slow."""
+    dataset = data.range(50, override_num_blocks=50).map_batches(
+        lambda b: {"x": np.zeros((len(b["id"]), 1 << 20))}
+    )
+    limits = data.ExecutionResources.for_limits(object_store_memory=40e6)
+    dataset.context.execution_options = data.ExecutionOptions(resource_limits=limits)
+    rows = 0
+    for batch in dataset.iter_batches(batch_size=None, prefetch_batches=0):
+        rows += len(batch["x"])
+        time.sleep(0.005)
+    assert rows == 50
+    assert dataset._stats.peak_bytes <= 40e6 + 3 * 8.5e6
+
+
+def test_a_consumer_that_leaves_ends_all():
+    def slow(batch):
+        time.sleep(0.1)
+        return batch
+
+    began = time.monotonic()
+    for _ in data.range(1000, override_num_blocks=1000).map_batches(slow).iter_batches(batch_size=None):
+        break
+    wait_until(nothing_runs, "a task is left", seconds=5)
+    assert time.monotonic() - began < 6
+
+
+def test_ctrl_c_ends_all(tmp_path):
+    """Within half a second, with nothing left running."""
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import os, pathlib, time
+import sheaf
+from sheaf import data
+
+def slow(batch):
+    pathlib.Path({str(tmp_path)!r}, f"{{os.getpid()}}.pid").touch()
+    time.sleep(60)
+    return batch
+
+sheaf.init(num_cpus=2, log_to_driver=False)
+try:
+    data.range(100).map_batches(slow).take_all()
+except KeyboardInterrupt:
+    began = time.monotonic()
+    while sheaf.available_resources().get("CPU") != 2 and time.monotonic() - began < 5:
+        time.sleep(0.01)
+    print("ended after", time.monotonic() - began, flush=True)
+""")
+    child = subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True)
+    wait_until(lambda: len(list(tmp_path.glob("*.pid"))) == 2, "the tasks do not start")
+    child.send_signal(signal.SIGINT)
+    said, _ = child.communicate(timeout=30)
+    assert said.startswith("ended after") and float(said.split()[-1]) < 2
+
+
+def test_a_split_is_shared_by_consumers_in_other_processes():
+    parts = data.range(1001).map_batches(lambda b: b).streaming_split(2, equal=True)
+
+    @sheaf.remote(num_cpus=0)
+    def consume(iterator):
+        return [[int(i) for b in iterator.iter_batches(batch_size=100) for i in b["id"]] for _ in range(2)]
+
+    one, other = sheaf.get([consume.remote(part) for part in parts])
+    for first, second in zip(one, other):  # Two epochs.
+        assert len(first) == len(second) == 500
+        assert len({*first, *second}) == 1000
+
+
+def test_a_split_in_unequal_parts_gives_each_row_once():
+    parts = data.range(1001).streaming_split(3)
+
+    @sheaf.remote(num_cpus=0)
+    def consume(iterator):
+        return [row["id"] for row in iterator.iter_rows()]
+
+    found = sheaf.get([consume.remote(part) for part in parts])
+    assert sorted(i for part in found for i in part) == list(range(1001))
+
+
+def test_a_consumer_that_does_not_come_is_named():
+    one, _ = split.split_streaming(data.range(10), 2, True, silence_s=0.3)
+    with pytest.raises(split.ConsumerLost, match=r"consumers \[1\] of 2 did not begin epoch 0"):
+        list(one.iter_rows())
+
+
+def test_batches_of_an_iterator():
+    dataset = data.range(100, override_num_blocks=7).map_batches(lambda b: b)
+    assert [len(b["id"]) for b in dataset.iter_batches(batch_size=30)] == [30, 30, 30, 10]
+    assert [len(b["id"]) for b in dataset.iter_batches(batch_size=30, drop_last=True)] == [30] * 3
+    mixed = [int(i) for b in dataset.iter_batches(batch_size=10, local_shuffle_buffer_size=50, local_shuffle_seed=1) for i in b["id"]]
+    assert mixed != list(range(100)) and sorted(mixed) == list(range(100))
+    again = dataset.iter_rows()
+    assert len(list(again)) == len(list(again)) == 100
+    with pytest.raises(ValueError, match="batch_size=0"):
+        dataset.iter_batches(batch_size=0)
+
+
+def test_an_error_comes_out_of_an_iterator():
+    def bad(batch):
+        raise ValueError("bad batch")
+
+    with pytest.raises(Exception, match="bad batch"):
+        list(data.range(10).map_batches(bad).iter_batches())
+    wait_until(nothing_runs, "a task is left")

@@ -1,0 +1,357 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""The executor of sheaf.data against a simulated cluster: random plans, durations, sizes, failures
+and consumers. One seed is one run; a failing one is printed and replays with SEED=n."""
+
+import heapq
+import os
+import random
+
+import pytest
+from sheaf.data import executor as machine
+from sheaf.data.operators import Bundle, Operator, Pool, Work
+
+SEEDS = int(os.environ.get("SEEDS", 400))
+
+
+class Lost(Exception):
+    """What ends an actor here."""
+
+
+class Simulation:
+    """Runs one random plan to its end and looks at every step whether the executor keeps what it
+    promises."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.events = []  # (time, number, what, task or actor)
+        self.count = 0
+        self.limit_bytes = self.random.choice([10, 100, 1000, 10**9])
+        self.total = {"CPU": float(self.random.choice([1, 2, 4, 16])), "GPU": 1.0}
+        self.block = self.random.choice([1, 10, 50])  # Most bytes of a block.
+        self.strict = self.random.random() < 0.5
+        self.losing = self.random.choice([0.0, 0.0, 0.05])  # How often an actor dies in a task.
+        self.operators = self.plan()
+        self.tasks, self.actors = {}, {}
+        self.got = []
+        self.stopped = False
+        self.machine = machine.Executor(
+            self.operators, self.total, self.limit_bytes, preserve_order=self.strict
+        )
+
+    # The plan. Row i of a source is a bundle's start; maps keep it in the metadata, so order shows.
+
+    def source(self):
+        count = self.random.choice([0, 1, 3, 20, 60])
+        base = self.random.randrange(10**6)
+        bundles = tuple(
+            Bundle(
+                None,
+                0,
+                self.random.randrange(4),
+                self.random.randrange(self.block + 1),
+                (base + i,),
+            )
+            for i in range(count)
+        )
+        return Operator("source", "source", bundles=bundles)
+
+    def needs(self):
+        kinds = [{"CPU": 1.0}, {"CPU": 0.5}, {}, {"CPU": 1.0, "GPU": 0.5}]
+        if self.total["CPU"] >= 2:
+            kinds.append({"CPU": 2.0})
+        return self.random.choice(kinds)
+
+    def plan(self):
+        operators = []
+
+        def add(operator):
+            operators.append(operator)
+            return len(operators) - 1
+
+        def tree(depth):
+            kind = (
+                "source"
+                if depth == 0
+                else self.random.choice(
+                    ["map"] * 5 + ["pool"] * 2 + ["limit", "union", "barrier", "arrange"]
+                )
+            )
+            if kind == "source":
+                return add(self.source())
+            if kind == "union":
+                inputs = tuple(tree(depth - 1) for _ in range(self.random.choice([1, 2, 3])))
+                return add(Operator("union", "union", inputs=inputs))
+            inputs = (tree(depth - 1),)
+            if kind == "limit":
+                return add(
+                    Operator(
+                        "limit", "limit", inputs=inputs, limit=self.random.choice([0, 1, 5, 30])
+                    )
+                )
+            if kind == "arrange":
+                return add(
+                    Operator(
+                        "arrange",
+                        "arrange",
+                        inputs=inputs,
+                        arrange=lambda given: [Work(tuple(given[0]))],
+                    )
+                )
+            arrange = None
+            if kind == "barrier":
+                if self.random.random() < 0.3:
+                    inputs = (*inputs, tree(depth - 1))
+                arrange = self.regroup
+            pool = None
+            if kind == "pool":
+                least = self.random.choice([1, 2, 5])
+                pool = Pool(least, least + self.random.choice([0, 3]), self.random.choice([1, 2]))
+            return add(
+                Operator(
+                    kind,
+                    "map",
+                    inputs=inputs,
+                    arrange=arrange,
+                    pool=pool,
+                    needs=self.needs(),
+                    here=pool is None and self.random.random() < 0.15,
+                    cap=self.random.choice([None, None, 1, 3]),
+                    rows_per_task=self.random.choice([0, 0, 10]),
+                )
+            )
+
+        tree(self.random.choice([1, 2, 3, 4]))
+        return operators
+
+    def regroup(self, given):
+        rows = [bundle for port in given for bundle in port]
+        size = self.random.choice([1, 2, 7])
+        return [Work(tuple(rows[at : at + size])) for at in range(0, len(rows), size)]
+
+    # The cluster.
+
+    def at(self, delay, what, number):
+        self.count += 1
+        heapq.heappush(self.events, (self.now + delay, self.count, what, number))
+
+    def carry_out(self):
+        for command in self.machine.commands():
+            match command:
+                case machine.Submit(task, index, work, actor, skip, _, _):
+                    assert task not in self.tasks
+                    outputs = self.outputs_of(work)
+                    assert skip <= len(outputs)
+                    self.tasks[task] = {
+                        "left": outputs[skip:],
+                        "operator": index,
+                        "actor": actor,
+                        "ready": False,
+                        "began": False,
+                    }
+                    if actor is None:
+                        self.begin(task)
+                    else:
+                        self.actors[actor]["queue"].append(task)
+                        self.next_of(actor)
+                case machine.Cancel(task):
+                    gone = self.tasks.pop(task)
+                    if gone["actor"] in self.actors:
+                        self.actors[gone["actor"]]["queue"].remove(task)
+                        self.next_of(gone["actor"])
+                case machine.AddActor(actor, index):
+                    self.actors[actor] = {"operator": index, "ready": False, "queue": []}
+                    self.at(self.random.expovariate(1), "constructed", actor)
+                case machine.RemoveActor(actor):
+                    self.actors.pop(actor)
+        self.look()
+
+    def outputs_of(self, work):
+        """A task gives its input again, in blocks that do not depend on the try."""
+        mark = sum(bundle.metadata[0] * 31 + bundle.num_rows for bundle in work.bundles)
+        return [
+            Bundle(None, 0, bundle.num_rows, 1 + (mark * 7 + i) % self.block, bundle.metadata)
+            for i, bundle in enumerate(work.bundles)
+        ]
+
+    def begin(self, task):
+        self.tasks[task]["began"] = True
+        self.at(self.random.expovariate(1), "step", task)
+
+    def next_of(self, actor):
+        state = self.actors[actor]
+        if state["ready"] and state["queue"] and not self.tasks[state["queue"][0]]["began"]:
+            self.begin(state["queue"][0])
+
+    def step(self, task):
+        state = self.tasks.get(task)
+        if state is None:
+            return
+        actor = state["actor"]
+        if actor is not None and self.random.random() < self.losing:
+            for other in self.actors.pop(actor)["queue"]:
+                del self.tasks[other]
+            self.machine.actor_died(actor, Lost())
+        elif state["left"]:
+            state["ready"] = True  # It waits until the block is taken.
+        else:
+            del self.tasks[task]
+            if actor is not None:
+                self.actors[actor]["queue"].pop(0)
+                self.next_of(actor)
+            self.machine.task_ended(task)
+
+    def take_from_streams(self):
+        moved = True
+        while moved:
+            moved = False
+            for task in list(self.tasks):
+                state = self.tasks.get(task)
+                if state is None or not state["ready"] or not self.machine.may_take(task):
+                    continue
+                moved, state["ready"] = True, False
+                self.at(self.random.expovariate(1), "step", task)
+                self.machine.output_came(task, state["left"].pop(0))
+                self.carry_out()
+
+    # What must hold.
+
+    def look(self):
+        e = self.machine
+        used = {}
+        for state in self.tasks.values():
+            spec = self.operators[state["operator"]]
+            if state["actor"] is None and not spec.here:
+                for name, amount in spec.needs.items():
+                    used[name] = used.get(name, 0) + amount
+        for state in self.actors.values():
+            for name, amount in self.operators[state["operator"]].needs.items():
+                used[name] = used.get(name, 0) + amount
+        for name, amount in used.items():
+            assert amount <= self.total[name] + 1e-9, f"{name}: {amount} in use"
+        for index, spec in enumerate(self.operators):
+            running = sum(task["operator"] == index for task in self.tasks.values())
+            assert spec.cap is None or running <= spec.cap
+            pool = spec.pool
+            if pool:
+                assert sum(a["operator"] == index for a in self.actors.values()) <= pool.maximum
+        if self.fits_together:  # A task of so many rows has them all at once.
+            pending = sum(
+                sum(held.charge for held in state.pending)
+                + sum(charge for _, charge in state.queue)
+                + sum(task.charge for task in (*state.running.values(), *state.again))
+                for state in e.states
+                if state.spec.rows_per_task
+            )
+            most = self.limit_bytes + self.block * (2 + len(self.tasks)) + pending
+            assert e.budget.held <= most, f"over the budget: {e.budget.held} of {most}"
+        for state in e.states:  # Nothing that fits waits.
+            spec = state.spec
+            if not state.has_work or spec.pool or len(state.running) >= (spec.cap or 10**9):
+                continue
+            if e.budget.has_room(state.estimate()):
+                beside = {
+                    name: sum(o.needs.get(name, 0) for o in self.operators) for name in self.total
+                }
+                assert not spec.here and not e.resources.fits(spec.needs, beside), (
+                    f"{spec.name} {state.index} could run"
+                )
+
+    @property
+    def fits_together(self):
+        """Whether every operator may run one task beside all others: else they take turns."""
+        return all(
+            sum(spec.needs.get(name, 0) for spec in self.operators if not spec.here) <= amount
+            for name, amount in self.total.items()
+        )
+
+    def run(self):
+        slow = self.random.choice([0.0, 0.1, 0.9])  # How often the consumer does something else.
+        patience = self.random.choice([10**9, 10**9, 5])
+        self.carry_out()
+        while not self.machine.is_finished():
+            self.take_from_streams()
+            if self.machine.has_output() and self.random.random() >= slow:
+                self.got.append(self.machine.take())
+                self.carry_out()
+                if len(self.got) >= patience:
+                    self.machine.stop()
+                    self.stopped = True
+                    self.carry_out()
+                continue
+            if not self.events:
+                assert self.machine.has_output(), "deadlock: " + self.describe()
+                continue
+            self.now, _, what, number = heapq.heappop(self.events)
+            if what == "step":
+                self.step(number)
+            elif number in self.actors and self.random.random() < self.losing:
+                self.actors.pop(number)
+                self.machine.actor_died(number, Lost())
+            elif number in self.actors:
+                self.actors[number]["ready"] = True
+                self.machine.actor_ready(number)
+            self.carry_out()
+        self.check_end()
+
+    def describe(self):
+        return (
+            f"budget {self.machine.budget.held}+{self.machine.budget.reserved} of {self.limit_bytes}; "
+            + "; ".join(
+                f"{s.index} {s.spec.name} queue {len(s.queue)} again {len(s.again)} running {sorted(s.running)} waiting {sorted(s.waiting)} head {s.head} actors {list(s.actors)}"
+                for s in self.machine.states
+            )
+        )
+
+    def check_end(self):
+        e = self.machine
+        assert not self.tasks and not self.actors, "something still runs"
+        assert e.budget.held == 0 and e.budget.reserved == 0, self.describe()
+        assert all(abs(amount) < 1e-9 for amount in e.resources.used.values())
+        if self.stopped:
+            return
+        rows, least, most, ordered = self.expected(len(self.operators) - 1)
+        got = [bundle.metadata[0] for bundle in self.got for _ in range(bundle.num_rows)]
+        assert least <= len(got) <= most
+        if least == len(rows):
+            assert sorted(got) == sorted(rows)
+        if ordered and (self.strict or self.limit_bytes == 10**9):
+            assert got == rows[: len(got)], "not in order"
+
+    def expected(self, index):
+        """The rows of an operator in order, how many of them come at least and at most, and
+        whether their order is known."""
+        spec = self.operators[index]
+        if spec.kind == "source":
+            rows = [b.metadata[0] for b in spec.bundles for _ in range(b.num_rows)]
+            return rows, len(rows), len(rows), True
+        parts = [self.expected(i) for i in spec.inputs]
+        rows = [row for part in parts for row in part[0]]
+        least, most = sum(p[1] for p in parts), sum(p[2] for p in parts)
+        ordered = all(p[3] for p in parts) and (len(parts) == 1 or least == len(rows))
+        if spec.kind == "limit":
+            return rows, min(least, spec.limit), min(most, spec.limit), ordered
+        return rows, least, most, ordered
+
+
+def run(seed):
+    simulation = Simulation(seed)
+    try:
+        simulation.run()
+    except machine.ExecutionError as error:
+        # Actors that die again and again end an execution.
+        assert simulation.losing and "actors" in str(error), f"SEED={seed}: {error}"
+    except Exception as error:
+        raise AssertionError(f"SEED={seed}: {type(error).__name__}: {error}") from error
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_plans(part):
+    """Never a deadlock, never over the budget or the resources, never idle when something fits, and
+    every row comes once."""
+    if "SEED" in os.environ:
+        run(int(os.environ["SEED"]))
+        return
+    for seed in range(part * SEEDS // 4, (part + 1) * SEEDS // 4):
+        run(seed)

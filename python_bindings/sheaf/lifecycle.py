@@ -45,6 +45,7 @@ _SUBMISSION = (
 _LONGEST_FLAG = 100_000  # Bytes: the kernel takes no argument of a program of more than 128 KiB.
 _PRELOADED = {  # What workers import ahead of their forks, if the driver has that on the left.
     "numpy": "numpy",
+    "sheaf.data": "sheaf._worker.arrow",
     "sheaf.tune": "sheaf.tune.trainable.actor",
 }
 _context: Context | None = None

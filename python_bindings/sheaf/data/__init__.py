@@ -19,6 +19,7 @@ from sheaf.data.context import (
 from sheaf.data.dataset import Dataset, MaterializedDataset
 from sheaf.data.grouped import GroupedData
 from sheaf.data.iterator import DataIterator
+from sheaf.data.not_built import FUNCTIONS, function
 from sheaf.data.read_api import (
     from_arrow,
     from_arrow_refs,
@@ -32,7 +33,20 @@ from sheaf.data.read_api import (
     range_tensor,
     read_datasource,
 )
+from sheaf.data.readers import (
+    read_binary_files,
+    read_csv,
+    read_images,
+    read_json,
+    read_numpy,
+    read_parquet,
+    read_text,
+)
 from sheaf.data.schema import Schema
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 DatasetIterator = DataIterator
 
@@ -60,5 +74,31 @@ __all__ = [
     "from_pandas_refs",
     "range",
     "range_tensor",
+    "read_binary_files",
+    "read_csv",
     "read_datasource",
+    "read_images",
+    "read_json",
+    "read_numpy",
+    "read_parquet",
+    "read_text",
 ]
+_OF_DATASOURCE = (  # Imported when they are first asked for.
+    "BlockBasedFileDatasink",
+    "Datasink",
+    "Datasource",
+    "FileShuffleConfig",
+    "ReadTask",
+    "RowBasedFileDatasink",
+    "SaveMode",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_DATASOURCE:
+        from sheaf.data import datasource
+
+        return getattr(datasource, name)
+    if name in FUNCTIONS:
+        return function(f"data.{name}", FUNCTIONS[name])
+    raise AttributeError(f"sheaf.data has no '{name}'")

@@ -12,6 +12,7 @@ from sheaf.data import plan
 from sheaf.data.changes import Changes
 from sheaf.data.context import DataContext
 from sheaf.data.iterator import DataIterator, table_of
+from sheaf.data.not_built import METHODS, function
 from sheaf.data.operators import Bundle
 from sheaf.data.reductions import Reductions
 from sheaf.data.schema import Schema, unify_schemas
@@ -315,6 +316,10 @@ class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
             return batch if column is None else batch[column]
 
         return self._refs(arrays)
+
+
+for _name, _instead in METHODS.items():
+    setattr(Dataset, _name, function(f"Dataset.{_name}", _instead))
 
 
 class MaterializedDataset(Dataset):

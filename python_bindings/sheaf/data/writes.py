@@ -12,8 +12,107 @@ if TYPE_CHECKING:
     from sheaf.data.dataset import Dataset
 
 
+_FILES = (
+    "filesystem",
+    "try_create_dir",
+    "open_stream_args",
+    "filename_provider",
+    "mode",
+    "min_rows_per_file",
+    "max_rows_per_file",
+)
+
+
 class Writes:
     """The writing methods of Dataset."""
+
+    def _write_files(self: Dataset, kind: str, path: str, own: dict[str, Any], given: dict[str, Any]) -> None:  # type: ignore[misc]
+        """Writes files by a sink of sheaf.data.datasource.sinks."""
+        from sheaf.data.datasource import sinks
+
+        given = dict(given)
+        running = {name: given.pop(name, None) for name in ("ray_remote_args", "concurrency")}
+        rows = given.pop("num_rows_per_file", None)
+        if rows is not None:
+            given.setdefault("min_rows_per_file", rows)
+        opening = given.pop("arrow_open_stream_args", None)
+        if opening is not None:
+            given["open_stream_args"] = opening
+        files = {name: given.pop(name) for name in _FILES if name in given}
+        args = own.pop("args", None)
+        if args is not None:
+            own[args] = given
+        elif given:
+            raise TypeError(f"unexpected keyword arguments {sorted(given)}")
+        self.write_datasink(getattr(sinks, kind)(path, **own, **files), **running)
+
+    def write_parquet(
+        self,
+        path: str,
+        *,
+        partition_cols: list[str] | None = None,
+        arrow_parquet_args_fn: Any = None,
+        **options: Any,
+    ) -> None:
+        """Writes Parquet files, one per block.
+
+        Args:
+            path: the folder.
+            partition_cols: columns whose values become folders.
+            arrow_parquet_args_fn: gives arguments of pyarrow.parquet.write_table, in the task.
+            **options: filesystem, mode (SaveMode), min_rows_per_file, max_rows_per_file,
+                filename_provider, try_create_dir, concurrency, ray_remote_args, and arguments of
+                pyarrow.parquet.write_table.
+        """
+        own = {
+            "partition_cols": partition_cols,
+            "arrow_parquet_args_fn": arrow_parquet_args_fn,
+            "args": "arrow_parquet_args",
+        }
+        self._write_files("ParquetDatasink", path, own, options)
+
+    def write_csv(self, path: str, *, arrow_csv_args_fn: Any = None, **options: Any) -> None:
+        """Writes CSV files, one per block.
+
+        Args:
+            path: the folder.
+            arrow_csv_args_fn: gives arguments of pyarrow.csv.write_csv, in the task.
+            **options: as of write_parquet, with arguments of pyarrow.csv.write_csv.
+        """
+        own = {"arrow_csv_args_fn": arrow_csv_args_fn, "args": "arrow_csv_args"}
+        self._write_files("CSVDatasink", path, own, options)
+
+    def write_json(self, path: str, *, pandas_json_args_fn: Any = None, **options: Any) -> None:
+        """Writes JSON files, a row per line, one per block.
+
+        Args:
+            path: the folder.
+            pandas_json_args_fn: gives arguments of pandas.DataFrame.to_json, in the task.
+            **options: as of write_parquet, with arguments of pandas.DataFrame.to_json.
+        """
+        own = {"pandas_json_args_fn": pandas_json_args_fn, "args": "pandas_json_args"}
+        self._write_files("JSONDatasink", path, own, options)
+
+    def write_numpy(self, path: str, *, column: str, **options: Any) -> None:
+        """Writes files of numpy.save with one column, one per block.
+
+        Args:
+            path: the folder.
+            column: its name.
+            **options: as of write_parquet.
+        """
+        self._write_files("NumpyDatasink", path, {"column": column}, options)
+
+    def write_images(self, path: str, column: str, file_format: str = "png", **options: Any) -> None:
+        """Writes images, a file per row.
+
+        Args:
+            path: the folder.
+            column: of the images.
+            file_format: of Pillow.
+            **options: as of write_parquet.
+        """
+        self._write_files("ImageDatasink", path, {"column": column, "file_format": file_format}, options)
 
     def write_datasink(
         self: Dataset,  # type: ignore[misc]
@@ -38,6 +137,7 @@ class Writes:
             datasink,
             options,
             rows=rows,
+            alone=True,  # Files have the number of their task in their names.
             default_options=ray_remote_args is None and concurrency is None,
         )
         datasink.on_write_start(plan.known_schema(self._plan))

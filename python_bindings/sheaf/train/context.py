@@ -339,7 +339,9 @@ def get_dataset_shard(dataset_name: str = "train") -> Any:
 
     Returns:
         Of an array or list a contiguous part; sizes differ by at most one. Of a dict of arrays a
-        dict of such parts. Of any other iterable an iterator over each world_size-th item.
+        dict of such parts. Of a dataset of sheaf.data a DataIterator, whose iter_batches gives one
+        epoch; all workers get equal numbers of rows. Of any other iterable an iterator over each
+        world_size-th item.
 
     Raises:
         KeyError: there is no such dataset.

@@ -16,6 +16,8 @@ def check(given: Any) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise TypeError(f"datasets={given!r}: want a dict, as {{'train': array}}")
     for name, data in given.items():
+        if hasattr(data, "streaming_split"):
+            continue
         if isinstance(data, dict):
             sizes = {column: len(values) for column, values in data.items()}
             if len(set(sizes.values())) > 1:
@@ -33,6 +35,23 @@ def check(given: Any) -> dict[str, Any]:
     return dict(given)
 
 
+class Parts(list[Any]):
+    """What each worker gets, made by the dataset itself."""
+
+
+def put(data: Any) -> Any:
+    """A dataset once for all workers: in the object store, but for one that is split in a stream."""
+    return data if hasattr(data, "streaming_split") else sheaf.put(data)
+
+
+def shared(data: Any, world_size: int) -> Any:
+    """A dataset as it goes to the workers: one that can be split in a stream (as those of sheaf.data)
+    gives each an iterator over equal numbers of rows."""
+    if hasattr(data, "streaming_split"):
+        return Parts(data.streaming_split(world_size, equal=True))
+    return data
+
+
 def _has_items(data: Any) -> bool:
     return hasattr(data, "__len__") and hasattr(data, "__getitem__")
 
@@ -41,6 +60,8 @@ def shard(data: Any, rank: int, world_size: int) -> Any:
     """The part of one worker."""
     if isinstance(data, sheaf.ObjectRef):
         data = sheaf.get(data)
+    if isinstance(data, Parts):
+        return data[rank]
     if isinstance(data, dict):
         return {name: shard(values, rank, world_size) for name, values in data.items()}
     if callable(data):

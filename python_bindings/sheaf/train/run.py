@@ -21,6 +21,7 @@ from sheaf.air.checkpoint import Checkpoint
 from sheaf.air.config import RunConfig, ScalingConfig
 from sheaf.air.result import Event, Result
 from sheaf.exceptions import RayError, RayTaskError
+from sheaf.train import datasets
 from sheaf.train.backend import BackendConfig
 from sheaf.train.context import Report, Start, Storage
 from sheaf.train.errors import TrainingFailedError
@@ -86,6 +87,7 @@ class Run:
         self._line = ProgressLine(name, plan.run.total_reports, plan.run.progress)
         self._seen = RunRecord(name, path)
         self._events: list[Event] = []
+        self._parts: dict[str, Any] = {}  # What workers read lives as long as this.
         self._begin = time.time()
         self._recovering_since: float | None = None
 
@@ -118,7 +120,7 @@ class Run:
         return self._result(None)
 
     def _train(self) -> None:
-        shared = {name: sheaf.put(data) for name, data in self._plan.datasets.items()}
+        shared = {name: datasets.put(data) for name, data in self._plan.datasets.items()}
         loop = sheaf.put(self._plan.loop)
         failures, number = 0, 0
         while True:
@@ -171,6 +173,9 @@ class Run:
         except RayError as error:
             epoch.failures[0] = error
             return epoch
+        self._parts = parts = {
+            name: datasets.shared(data, len(workers)) for name, data in shared.items()
+        }
         for rank, place in enumerate(self._group.ranks()):
             start = Start(
                 epoch=number,
@@ -184,7 +189,7 @@ class Run:
                 address=address,
                 port=port,
                 group=f"train:{self._name}:{number}:{token}",
-                datasets=shared,
+                datasets=parts,
                 metadata=self._plan.metadata,
                 **place,
             )

@@ -221,3 +221,28 @@ def test_an_error_comes_out_of_an_iterator():
     with pytest.raises(Exception, match="bad batch"):
         list(data.range(10).map_batches(bad).iter_batches())
     wait_until(nothing_runs, "a task is left")
+
+
+def test_workers_of_a_trainer_share_a_dataset(tmp_path):
+    """Two epochs of equal parts, of which each row goes to one worker."""
+    from sheaf import train
+
+    def loop(config):
+        shard = train.get_dataset_shard("train")
+        seen = []
+        for _ in range(2):
+            seen.append(sorted(int(i) for b in shard.iter_batches(batch_size=64) for i in b["id"]))
+        (tmp_path / f"{train.get_context().get_world_rank()}").write_text(repr(seen))
+        train.report({"rows": len(seen[0])})
+
+    dataset = data.range(1000).map_batches(lambda b: b)
+    trainer = train.DataParallelTrainer(
+        loop,
+        scaling_config=train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5}),
+        datasets={"train": dataset},
+        run_config=train.RunConfig(storage_path=str(tmp_path / "runs")),
+    )
+    assert trainer.fit().metrics["rows"] == 500
+    one, other = (eval((tmp_path / name).read_text()) for name in "01")
+    for first, second in zip(one, other):
+        assert len(first) == len(second) == 500 and len({*first, *second}) == 1000

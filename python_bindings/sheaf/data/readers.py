@@ -1,0 +1,198 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""read_parquet and the like: datasets of what lies in files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sheaf.data.compute import task_options
+from sheaf.data.dataset import Dataset
+from sheaf.data.read_api import read_datasource
+
+# Of every reader: how its tasks run.
+_RUNNING = (
+    "num_cpus",
+    "num_gpus",
+    "memory",
+    "resources",
+    "accelerator_type",
+    "label_selector",
+    "fallback_strategy",
+    "max_calls",
+    "runtime_env",
+    "parallelism",
+    "concurrency",
+    "override_num_blocks",
+    "ray_remote_args",
+)
+# Of every reader of files: which of them, and how they are opened.
+_FILES = (
+    "filesystem",
+    "partition_filter",
+    "partitioning",
+    "include_paths",
+    "ignore_missing_paths",
+    "file_extensions",
+    "shuffle",
+)
+
+
+def _read(name: str, make: Callable[..., Any], options: Mapping[str, Any], own: Mapping[str, Any]) -> Dataset:
+    """A dataset of files.
+
+    Args:
+        name: of the reader, for errors.
+        make: the datasource's class.
+        options: what the caller gave.
+        own: further keywords of the datasource.
+    """
+    given = dict(options)
+    files = {key: given.pop(key) for key in _FILES if key in given}
+    opening = given.pop("arrow_open_stream_args", None) or given.pop("arrow_open_file_args", None)
+    if opening is not None:
+        files["open_stream_args"] = opening
+    running = {key: given.pop(key) for key in _RUNNING if key in given}
+    if given:
+        task_options(name, None, None, None, given)  # It says which keyword is unknown.
+        running["ray_remote_args"] = {**(running.get("ray_remote_args") or {}), **given}
+    return read_datasource(make(**{**files, **own}), **running)
+
+
+def read_parquet(
+    paths: str | list[str],
+    *,
+    columns: list[str] | None = None,
+    schema: Any = None,
+    tensor_column_schema: Any = None,
+    dataset_kwargs: dict[str, Any] | None = None,
+    batch_size: int | None = None,
+    **options: Any,
+) -> Dataset:
+    """A dataset of Parquet files: a task reads some row groups.
+
+    Args:
+        paths: files or folders.
+        columns: which; None: all.
+        schema: of the result; None: that of all files together.
+        tensor_column_schema: has no effect: tensors are columns of tensors in the file already.
+        dataset_kwargs: has no effect.
+        batch_size: rows that are read at once; None: as many as a block has room for.
+        **options: filesystem, partition_filter, partitioning, include_paths, ignore_missing_paths,
+            file_extensions, shuffle, override_num_blocks, concurrency, num_cpus, num_gpus, memory,
+            ray_remote_args.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.parquet import ParquetDatasource
+
+    own = {"paths": paths, "columns": columns, "schema": schema}
+    if batch_size is not None:
+        own["to_batch_kwargs"] = {"batch_size": batch_size}
+    return _read("read_parquet", ParquetDatasource, options, own)
+
+
+def read_csv(paths: str | list[str], **options: Any) -> Dataset:
+    """A dataset of CSV files.
+
+    Args:
+        paths: files or folders.
+        **options: as of read_parquet, and read_options, parse_options and convert_options of
+            pyarrow.csv.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.delimited import CSVDatasource
+
+    args = {k: options.pop(k) for k in ("read_options", "parse_options", "convert_options") if k in options}
+    return _read("read_csv", CSVDatasource, options, {"paths": paths, "arrow_csv_args": args})
+
+
+def read_json(paths: str | list[str], *, lines: bool = False, **options: Any) -> Dataset:
+    """A dataset of JSON files: an object per line, or one array or object per file.
+
+    Args:
+        paths: files or folders.
+        lines: has no effect: it is seen in the file.
+        **options: as of read_parquet, and read_options and parse_options of pyarrow.json.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.delimited import JSONDatasource
+
+    args = {k: options.pop(k) for k in ("read_options", "parse_options") if k in options}
+    return _read("read_json", JSONDatasource, options, {"paths": paths, "arrow_json_args": args})
+
+
+def read_text(
+    paths: str | list[str], *, encoding: str = "utf-8", drop_empty_lines: bool = True, **options: Any
+) -> Dataset:
+    """A dataset of lines of text, as "text".
+
+    Args:
+        paths: files or folders.
+        encoding: of the files.
+        drop_empty_lines: leaves out lines without characters.
+        **options: as of read_parquet.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.delimited import TextDatasource
+
+    own = {"paths": paths, "encoding": encoding, "drop_empty_lines": drop_empty_lines}
+    return _read("read_text", TextDatasource, options, own)
+
+
+def read_binary_files(paths: str | list[str], **options: Any) -> Dataset:
+    """A dataset of whole files, as "bytes".
+
+    Args:
+        paths: files or folders.
+        **options: as of read_parquet.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.whole_files import BinaryDatasource
+
+    return _read("read_binary_files", BinaryDatasource, options, {"paths": paths})
+
+
+def read_images(
+    paths: str | list[str], *, size: tuple[int, int] | None = None, mode: str | None = None, **options: Any
+) -> Dataset:
+    """A dataset of images, as "image".
+
+    Args:
+        paths: files or folders.
+        size: (height, width) to scale to.
+        mode: of Pillow to convert to, such as "RGB".
+        **options: as of read_parquet.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.whole_files import ImageDatasource
+
+    return _read("read_images", ImageDatasource, options, {"paths": paths, "size": size, "mode": mode})
+
+
+def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options: Any) -> Dataset:
+    """A dataset of files of numpy.save, as "data".
+
+    Args:
+        paths: files or folders.
+        allow_pickle: of numpy.load.
+        **options: as of read_parquet.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.whole_files import NumpyDatasource
+
+    args = {"allow_pickle": allow_pickle}
+    return _read("read_numpy", NumpyDatasource, options, {"paths": paths, "numpy_load_args": args})

@@ -89,7 +89,7 @@ class Mover {
       if (array.*buffer != nullptr) {
         MoveBits((array.*buffer).get(), array.offset, order, bits.get());
       } else {  // Of validity: no row is NULL.
-        order.ForEach([&](int64_t, int64_t to) { OrBit(bits.get(), to, true); });
+        order.ForEach([&](int64_t, int64_t to) { OrBit(bits.get(), to, true); }, [](int64_t) {});
       }
     }
     out.*buffer = bits;

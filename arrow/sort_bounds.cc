@@ -189,7 +189,7 @@ absl::Status SortBounds::PlaceWords(const Table& table, uint32_t* part_of_row) c
     const uint64_t* at = words_.data();
     for (size_t left = words_.size(); left > 0;) {
       const size_t half = (left + 1) / 2;
-      at += at[half - 1] <= word ? half : 0;
+      at += half * static_cast<size_t>(at[half - 1] <= word);
       left -= half;
     }
     return static_cast<uint32_t>(at - words_.data());

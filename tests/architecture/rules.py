@@ -151,7 +151,7 @@ WORLD = [
         "memory mappings",
         r"mapped_region|"
         + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),
-        "shm/segment.* shm/child_mapping.* raylet/host/machine.*",
+        "shm/segment.* shm/child_mapping.* raylet/host/machine.* arrow/memory.*",
     ),
     WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
     # Two become Python; the last waits for its GCS.

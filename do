@@ -97,7 +97,7 @@ can_be_root() {
 # Prints the packages that a build with tests needs.
 needed_packages() {
   echo g++ cmake ninja-build pkg-config protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libssl-dev zlib1g-dev \
-    libabsl-dev prometheus-cpp-dev libsqlite3-dev libcli11-dev libspdlog-dev libgloo-dev catch2 python3-dev python3-venv
+    libabsl-dev prometheus-cpp-dev libsqlite3-dev libcli11-dev libspdlog-dev libgloo-dev libxxhash-dev catch2 python3-dev python3-venv
   # Debian 12 has two Boosts, and only 1.81 is new enough; it excludes the msgpack package, whose headers are unpacked
   # instead (unpack_msgpack). Later systems have one Boost and install both.
   if [[ $(. /etc/os-release && echo "${VERSION_CODENAME:-}") == bookworm ]]; then

@@ -19,10 +19,12 @@ import subprocess
 import sys
 import tempfile
 
+import peer_python
 import postgres_server
 import tune_rows
 
 PEER_LIMIT_S = 600
+PEERS = ("tune", "ray")  # Below $SHEAF_PEERS.
 
 
 def lacking(row):
@@ -72,19 +74,11 @@ def measure_here(words, of_peer):
     return figures
 
 
-def peer_pythons():
-    root = os.environ.get("SHEAF_PEERS")
-    folders = [pathlib.Path(root) / name for name in ("tune", "ray")] if root else []
-    return [str(one / "bin" / "python") for one in folders if (one / "bin" / "python").exists()]
-
-
-def has(python, module):
-    return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
-
-
 def run_peer(name, words):
     """Its figures; of rows that it did within the limit."""
-    python = next((one for one in peer_pythons() if has(one, f"{name}.tune")), None)
+    python = next(
+        (one for one in peer_python.pythons(*PEERS) if peer_python.has(one, f"{name}.tune")), None
+    )
     if python is None:
         raise SystemExit(
             f"bench_tune: no Python has {name}.tune: set SHEAF_PEERS (CONTRIBUTING.md)"
@@ -108,22 +102,6 @@ def run_peer(name, words):
     return figures
 
 
-def with_optuna():
-    """Goes on in a Python that has Optuna, where this has not and one is there."""
-    if importlib.util.find_spec("optuna") is not None or "BENCH_TUNE_AGAIN" in os.environ:
-        return
-    python = next((one for one in peer_pythons() if has(one, "optuna, cloudpickle")), None)
-    backend = importlib.util.find_spec("nanobind_backend")
-    if python is None or backend is None or not backend.origin:
-        return
-    with tempfile.TemporaryDirectory() as folder:  # Of what this Python has, only that.
-        package = pathlib.Path(backend.origin).parent
-        (pathlib.Path(folder) / package.name).symlink_to(package)
-        path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), folder])
-        environment = {**os.environ, "PYTHONPATH": path, "BENCH_TUNE_AGAIN": "1"}
-        sys.exit(subprocess.run([python, *sys.argv], env=environment).returncode)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", metavar="FILE")
@@ -138,7 +116,7 @@ def main():
         figures = measure_here(words, True)
         pathlib.Path(given.json).write_text(json.dumps(figures))
         return
-    with_optuna()
+    peer_python.go_on_where("optuna", *PEERS)
     ours = measure_here(words, False)
     theirs = run_peer(given.peer, words) if given.peer else {}
     rows = [

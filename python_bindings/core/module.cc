@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/version.h"
+#include "python_bindings/arrow/kernels.h"
 #include "python_bindings/core/caller.h"
 #include "python_bindings/core/cluster.h"
 #include "python_bindings/core/collective.h"
@@ -38,4 +39,5 @@ NB_MODULE(_core, module) {
   BindCluster(module);
   BindLogs(module);
   BindCollective(module);
+  BindArrow(module);
 }

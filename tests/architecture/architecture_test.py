@@ -169,6 +169,7 @@ class PlantedViolations(unittest.TestCase):
             "the environment": 'const char* home = std::getenv("HOME");',
             "randomness": "std::random_device seed;",
             "mutexes that clang cannot check": "std::mutex mutex_;",
+            "xxHash": "#include <xxhash.h>",
             "SQLite": "sqlite3* db;",
             "gRPC": "#include <grpcpp/grpcpp.h>",
             "OpenSSL": "#include <openssl/sha.h>",

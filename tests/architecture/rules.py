@@ -14,6 +14,7 @@ import re
 MAY_USE = {
     "base": "",
     "proto": "",
+    "arrow": "base",
     "shm": "base",
     "http": "base",
     "metrics": "base http shm",
@@ -26,7 +27,7 @@ MAY_USE = {
     "raylet": "base proto shm metrics telemetry rpc object_store scheduling",
     "worker": "base proto shm metrics telemetry object_store collective",
     "api": "base shm worker object_store collective telemetry",
-    "python_bindings": "api worker object_store collective telemetry base",
+    "python_bindings": "api worker object_store collective telemetry arrow base",
     "dashboard": "base proto http telemetry",
     "cli": "base proto shm http dashboard rpc metrics telemetry object_store gcs raylet",
     "examples": "api",
@@ -68,7 +69,8 @@ SUBFOLDERS = {
     " raylet/logs raylet/objects raylet/scheduling raylet/workers",
     "raylet/host": "raylet/logs raylet/objects raylet/workers",
     "raylet/inspect": "raylet/host raylet/workers",
-    "python_bindings/core": "",
+    "python_bindings/arrow": "python_bindings/core/process.h python_bindings/core/python.h",
+    "python_bindings/core": "python_bindings/arrow/kernels.h",  # The module binds them.
     "rpc/security": "",
     "worker/owner": "worker/describe_death.h worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",
@@ -89,6 +91,7 @@ PYTHON_FOLDERS = {
     "experimental": "_core _internal . util",
     "util": "_core _internal .",
     "air": ".",  # What the libraries below have in common.
+    "arrow": "_core",  # The extension's kernels over tables; needs no cluster.
     "integrations": ".",  # Into programs that know nothing of Sheaf.
     "train": ". air util",  # As a library of a user's own would: no _core, no _internal.
     "data": ". air cloudpickle util",
@@ -149,7 +152,7 @@ WORLD = [
         "memory mappings",
         r"mapped_region|"
         + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),
-        "shm/segment.* shm/child_mapping.* raylet/host/machine.*",
+        "shm/segment.* shm/child_mapping.* raylet/host/machine.* arrow/memory.*",
     ),
     WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
     # Two become Python; the last waits for its GCS.
@@ -182,6 +185,7 @@ WORLD = [
         r"std::(?:lock_guard|unique_lock|scoped_lock)",
         "base/mutex.h worker/driver.* worker/runtime_* api/compile_fail/*",
     ),
+    WorldRule("xxHash", r"xxhash\.h|XXH3_", "arrow/hash.cc"),
     WorldRule("SQLite", r"sqlite3", "gcs/storage/sqlite_storage*"),
     WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_* rpc/security/grpc_*"),
     WorldRule(

@@ -20,6 +20,7 @@ MODULES = [
     "sheaf.actor",
     "sheaf.air",
     "sheaf.air.session",
+    "sheaf.arrow",
     "sheaf.remote_function",
     "sheaf.cluster_utils",
     "sheaf.cross_language",

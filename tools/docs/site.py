@@ -33,6 +33,7 @@ PARTS = {
         "docs/guide/failures.md",
         "docs/guide/training.md",
         "docs/guide/tune.md",
+        "docs/guide/arrow.md",
         "docs/guide/dashboard.md",
         "docs/guide/cpp.md",
     ],

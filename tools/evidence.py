@@ -19,6 +19,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "evidence"
 LONGEST_CELL = 120
+ARROW_COLUMNS = ["sheaf", "pyarrow", "polars", "duckdb"]
 COLUMNS = ["arena", "private", "apart", "2 nodes", "loop", "memcpy", "gloo", "mpi"]
 
 
@@ -124,6 +125,12 @@ def bench_rows(area: str, figures) -> tuple[str, str, list[list[str]]]:
             for row in figures["rows"]
         ]
         return "benchmarks_nccl.md", area, rows
+    if area == "arrow":
+        rows = [
+            [row["name"], *(_figure(row.get(one)) for one in ARROW_COLUMNS), row["unit"]]
+            for row in figures["rows"]
+        ]
+        return "benchmarks_arrow.md", area, rows
     if area == "dashboard":
         rows = [
             [row["name"], _figure(row["sheaf"]), _figure(row["floor"]), row["unit"]]

@@ -73,14 +73,18 @@ class Evidence(unittest.TestCase):
                 ["2 ranks, 1 MiB", "26.8 (39)", *"-------"],
             ),
             "train": ([{"name": "a", "unit": "ms", "value": 1.5}], ["a", "1.5", "ms"]),
+            "arrow": (
+                {"rows": [{"name": "a", "unit": "ms", "sheaf": 2, "polars": 3.5}]},
+                ["a", "2", "-", "3.5", "-", "ms"],
+            ),
         }
         for area, (figures, row) in rows.items():
             with self.subTest(area):
                 self.assertEqual([row], evidence.bench_rows(area, figures)[2])
 
     def test_each_benchmark_has_its_table(self):
-        for area in ("cpp", "cluster", "collective", "python", "train", "nccl"):
-            figures = {"rows": []} if area in ("cpp", "cluster", "nccl") else []
+        for area in ("arrow", "cpp", "cluster", "collective", "python", "train", "nccl"):
+            figures = {"rows": []} if area in ("arrow", "cpp", "cluster", "nccl") else []
             page, table, _ = evidence.bench_rows(area, figures if area != "python" else {})
             self.assertIn(f"<!-- rows: {table} -->\n", (evidence.FOLDER / page).read_text())
 

@@ -23,8 +23,14 @@ __all__ = ["AggregateFn", "Count", "Max", "Mean", "Min", "Std", "Sum"]
 def _grouped(table: Any, keys: Sequence[str], wanted: Sequence[tuple[Any, str, Any, str]]) -> Any:
     """Aggregates of pyarrow by group: (column, function, options, name of the result)."""
     grouped = table.group_by(list(keys), use_threads=False)
-    result = grouped.aggregate([(column, function, options) for column, function, options, _ in wanted])
-    made = result.column_names[len(keys) :] if result.column_names[: len(keys)] == list(keys) else result.column_names[: len(wanted)]
+    result = grouped.aggregate(
+        [(column, function, options) for column, function, options, _ in wanted]
+    )
+    made = (
+        result.column_names[len(keys) :]
+        if result.column_names[: len(keys)] == list(keys)
+        else result.column_names[: len(wanted)]
+    )
     names = dict(zip(made, [name for *_, name in wanted]))
     return result.rename_columns([names.get(name, name) for name in result.column_names])
 
@@ -76,7 +82,9 @@ class Count(_BuiltIn):
 
     label = "count"
 
-    def __init__(self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None):
+    def __init__(
+        self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None
+    ):
         super().__init__(on, ignore_nulls, alias_name)
 
     def _state(self, table: Any, keys: Sequence[str]) -> Any:
@@ -161,7 +169,9 @@ class Mean(_BuiltIn):
     label = "mean"
 
     def _state(self, table: Any, keys: Sequence[str]) -> Any:
-        return _grouped(table, keys, [(self.on, "sum", self._nulls(), "x"), (self.on, "count", None, "n")])
+        return _grouped(
+            table, keys, [(self.on, "sum", self._nulls(), "x"), (self.on, "count", None, "n")]
+        )
 
     def merge(self, table: Any, keys: Sequence[str]) -> Any:
         """States of several blocks to one per group."""
@@ -183,13 +193,19 @@ class Std(_BuiltIn):
 
     label = "std"
 
-    def __init__(self, on: str, ddof: int = 1, ignore_nulls: bool = True, alias_name: str | None = None):
+    def __init__(
+        self, on: str, ddof: int = 1, ignore_nulls: bool = True, alias_name: str | None = None
+    ):
         super().__init__(on, ignore_nulls, alias_name)
         self.ddof = ddof
 
     def _state(self, table: Any, keys: Sequence[str]) -> Any:
         nulls = pc.VarianceOptions(ddof=0, skip_nulls=self.ignore_nulls, min_count=1)
-        wanted = [(self.on, "mean", self._nulls(), "m"), (self.on, "variance", nulls, "v"), (self.on, "count", None, "n")]
+        wanted = [
+            (self.on, "mean", self._nulls(), "m"),
+            (self.on, "variance", nulls, "v"),
+            (self.on, "count", None, "n"),
+        ]
         return _grouped(table, keys, wanted)
 
     def merge(self, table: Any, keys: Sequence[str]) -> Any:
@@ -201,7 +217,9 @@ class Std(_BuiltIn):
         shift = pc.mean(table.column("m")).as_py() or 0.0
         away = pc.subtract(table.column("m"), shift)
         square = pc.multiply(pc.add(table.column("v"), pc.multiply(away, away)), count)
-        squares = _grouped(table.append_column("q", square), keys, [("q", "sum", self._nulls(), "q")])
+        squares = _grouped(
+            table.append_column("q", square), keys, [("q", "sum", self._nulls(), "q")]
+        )
         total = sums.column("n").cast(pa.float64())
         mean = pc.divide(sums.column("s"), total)
         away = pc.subtract(mean, shift)
@@ -290,7 +308,11 @@ class AggregateFn:
         from sheaf.data.arrow_types import objects_array
 
         groups = list(groups_of(table, keys)) if table.num_rows else ([] if keys else [table])
-        heads = pa.concat_tables([group.select(list(keys)).slice(0, 1) for group in groups]) if groups else table.select(list(keys)).slice(0, 0)
+        heads = (
+            pa.concat_tables([group.select(list(keys)).slice(0, 1) for group in groups])
+            if groups
+            else table.select(list(keys)).slice(0, 0)
+        )
         states = []
         for group in groups:
             values = [group.column(key)[0].as_py() for key in keys]

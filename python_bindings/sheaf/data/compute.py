@@ -193,14 +193,18 @@ def _strategy(
     if isinstance(compute, str):
         named = {"tasks": TaskPoolStrategy, "actors": ActorPoolStrategy}
         if compute not in named:
-            raise ValueError(f"{what}: compute={compute!r}: want TaskPoolStrategy() or ActorPoolStrategy()")
+            raise ValueError(
+                f"{what}: compute={compute!r}: want TaskPoolStrategy() or ActorPoolStrategy()"
+            )
         compute = named[compute]()
     if compute is not None and not isinstance(compute, ComputeStrategy):
         raise ValueError(
             f"{what}: compute={compute!r}: want TaskPoolStrategy() or ActorPoolStrategy()"
         )
     if concurrency is not None and compute is not None:
-        raise ValueError(f"{what}: concurrency={concurrency!r} and compute={compute!r}: want one of them")
+        raise ValueError(
+            f"{what}: concurrency={concurrency!r} and compute={compute!r}: want one of them"
+        )
     if isinstance(compute, TaskPoolStrategy) and is_class:
         raise ValueError(
             f"{what}: the class {fn.__name__} runs in actors: want ActorPoolStrategy or concurrency="

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from sheaf.data.dataset import Dataset
 
 
-def aggregates_on(dataset: Dataset, kind: Any, on: Any, but: tuple[str, ...] = (), **options: Any) -> list[Any]:
+def aggregates_on(
+    dataset: Dataset, kind: Any, on: Any, but: tuple[str, ...] = (), **options: Any
+) -> list[Any]:
     """One aggregate for each column: those named, or all but some."""
     if on is None:
         on = [name for name in dataset.columns() or [] if name not in but]
@@ -116,7 +118,9 @@ class GroupedData:
         """
         return self._each("Mean", on, ignore_nulls=ignore_nulls)
 
-    def std(self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Dataset:
+    def std(
+        self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True
+    ) -> Dataset:
         """Standard deviations, as "std(column)".
 
         Args:

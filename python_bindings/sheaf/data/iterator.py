@@ -57,7 +57,6 @@ class DataIterator:
         """Returns what the last epoch took, as text."""
         raise NotImplementedError
 
-
     def iter_rows(self) -> Iterable[dict[str, Any]]:
         """Rows as dicts.
 
@@ -102,11 +101,15 @@ class DataIterator:
         """
         batching.check_batch_size(batch_size)
         if batch_format not in blocks.BATCH_FORMATS:
-            raise ValueError(f"batch_format={batch_format!r}: want one of {list(blocks.BATCH_FORMATS)}")
+            raise ValueError(
+                f"batch_format={batch_format!r}: want one of {list(blocks.BATCH_FORMATS)}"
+            )
         if prefetch_batches < 0:
             raise ValueError(f"prefetch_batches={prefetch_batches}: want 0 or more")
         if local_shuffle_buffer_size is not None and local_shuffle_buffer_size < 1:
-            raise ValueError(f"local_shuffle_buffer_size={local_shuffle_buffer_size}: want 1 or more rows")
+            raise ValueError(
+                f"local_shuffle_buffer_size={local_shuffle_buffer_size}: want 1 or more rows"
+            )
 
         def made(bundles: Any) -> Iterator[Any]:
             tables = map(table_of, bundles)

@@ -83,7 +83,9 @@ class Reductions:
         """
         return self._one("Mean", on, ignore_nulls=ignore_nulls)
 
-    def std(self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Any:
+    def std(
+        self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True
+    ) -> Any:
         """The standard deviation of a column.
 
         Args:

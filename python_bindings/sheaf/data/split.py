@@ -255,4 +255,3 @@ def split_streaming(
     cls = sheaf.remote(Coordinator).options(num_cpus=0, max_concurrency=2 * count + 2)
     coordinator = cls.remote(dataset, count, equal, silence_s)
     return [SplitIterator(coordinator, number, count) for number in range(count)]
-

@@ -20,7 +20,9 @@ class Splits:
 
         schema = self.schema(False)
         empty = [bundle.cut(0, 0) for bundle in bundles[:1]]  # It has the schema.
-        return [materialized(part or empty, self._context, schema) for part in cut_at(bundles, ends)]
+        return [
+            materialized(part or empty, self._context, schema) for part in cut_at(bundles, ends)
+        ]
 
     def split(
         self: Dataset,  # type: ignore[misc]
@@ -75,7 +77,9 @@ class Splits:
             One part more than there are proportions.
         """
         if not proportions or any(share <= 0 for share in proportions) or sum(proportions) >= 1:
-            raise ValueError(f"split_proportionately: {proportions}: want shares above 0, less than 1 together")
+            raise ValueError(
+                f"split_proportionately: {proportions}: want shares above 0, less than 1 together"
+            )
         bundles = self._run()
         rows, ends, total = rows_of(bundles), [], 0.0
         for share in proportions:
@@ -105,7 +109,9 @@ class Splits:
         if isinstance(test_size, bool) or not isinstance(test_size, (int, float)):
             raise TypeError(f"train_test_split: test_size={test_size!r}: want a number")
         if isinstance(test_size, float) and not 0 < test_size < 1:
-            raise ValueError(f"train_test_split: test_size={test_size}: want a share between 0 and 1")
+            raise ValueError(
+                f"train_test_split: test_size={test_size}: want a share between 0 and 1"
+            )
         if isinstance(test_size, int) and test_size < 1:
             raise ValueError(f"train_test_split: test_size={test_size}: want 1 row or more")
         if stratify is not None:
@@ -121,11 +127,17 @@ class Splits:
         train, held_out = self._cut(bundles, [rows - test, rows])
         return train, held_out
 
-    def _stratified(self: Dataset, share: float, column: str, seed: int | None, shuffle: bool) -> Any:  # type: ignore[misc]
+    def _stratified(
+        self: Dataset, share: float, column: str, seed: int | None, shuffle: bool
+    ) -> Any:  # type: ignore[misc]
         import functools
 
         whole = self.random_shuffle(seed=seed) if shuffle else self
-        marked = whole.groupby(column).map_groups(functools.partial(_mark, share), batch_format="pyarrow").materialize()
+        marked = (
+            whole.groupby(column)
+            .map_groups(functools.partial(_mark, share), batch_format="pyarrow")
+            .materialize()
+        )
         parts = []
         for wanted in (False, True):
             keep = functools.partial(_keep, wanted)
@@ -155,7 +167,9 @@ class Splits:
         if n < 1:
             raise ValueError(f"streaming_split: n={n}: want 1 consumer or more")
         if locality_hints is not None and len(locality_hints) != n:
-            raise ValueError(f"streaming_split: {len(locality_hints)} locality_hints for {n} consumers")
+            raise ValueError(
+                f"streaming_split: {len(locality_hints)} locality_hints for {n} consumers"
+            )
         return split_streaming(self, n, equal)
 
 

@@ -26,7 +26,9 @@ _FILES = (
 class Writes:
     """The writing methods of Dataset."""
 
-    def _write_files(self: Dataset, kind: str, path: str, own: dict[str, Any], given: dict[str, Any]) -> None:  # type: ignore[misc]
+    def _write_files(
+        self: Dataset, kind: str, path: str, own: dict[str, Any], given: dict[str, Any]
+    ) -> None:  # type: ignore[misc]
         """Writes files by a sink of sheaf.data.datasource.sinks."""
         from sheaf.data.datasource import sinks
 
@@ -103,7 +105,9 @@ class Writes:
         """
         self._write_files("NumpyDatasink", path, {"column": column}, options)
 
-    def write_images(self, path: str, column: str, file_format: str = "png", **options: Any) -> None:
+    def write_images(
+        self, path: str, column: str, file_format: str = "png", **options: Any
+    ) -> None:
         """Writes images, a file per row.
 
         Args:
@@ -112,7 +116,9 @@ class Writes:
             file_format: of Pillow.
             **options: as of write_parquet.
         """
-        self._write_files("ImageDatasink", path, {"column": column, "file_format": file_format}, options)
+        self._write_files(
+            "ImageDatasink", path, {"column": column, "file_format": file_format}, options
+        )
 
     def write_datasink(
         self: Dataset,  # type: ignore[misc]

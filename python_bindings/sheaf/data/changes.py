@@ -4,40 +4,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sheaf.data import exchange, plan, transforms
-from sheaf.data.compute import TaskOptions, task_options
-from sheaf.data.user_code import ClassUdf, operator_name
+from sheaf.data.compute import TaskOptions, task_options, udf_of
+from sheaf.data.user_code import operator_name
 
-if TYPE_CHECKING:
-    from sheaf.data.dataset import Dataset
-    from sheaf.data.grouped import GroupedData
-
-
-def udf_of(
-    what: str, fn: Any, constructor_args: Iterable[Any] | None, constructor_kwargs: Any
-) -> Any:
-    """The user's function, a class with what its constructor takes.
-
-    Raises:
-        TypeError: it cannot be called.
-        ValueError: constructor arguments for what is no class.
-    """
-    if isinstance(fn, type):
-        if not callable(getattr(fn, "__call__", None)):  # noqa: B004
-            raise TypeError(
-                f"{what}: the class {fn.__name__} has no __call__: want one that takes a batch or row"
-            )
-        return ClassUdf(fn, tuple(constructor_args or ()), dict(constructor_kwargs or {}))
-    if not callable(fn):
-        raise TypeError(f"{what}: fn={fn!r}: want a function, or a class with __call__")
-    if constructor_args is not None or constructor_kwargs is not None:
-        raise ValueError(
-            f"{what}: fn_constructor_args and fn_constructor_kwargs want a class, got {fn!r}"
-        )
-    return fn
+Dataset = Any  # Which has this among its bases.
+GroupedData = Any
 
 
 def columns_of(what: str, columns: Any) -> tuple[str, ...]:
@@ -393,7 +368,7 @@ class Changes:
         return self._with(plan.Union((self._plan, *(one._plan for one in other))))
 
     def zip(self, *other: Dataset) -> Dataset:
-        """Columns of datasets of equal lengths side by side; a name that is taken gets _1 and so on.
+        """Columns of datasets of equal lengths side by side; a name that is taken gets _1 etc.
 
         Args:
             *other: the others.
@@ -506,7 +481,7 @@ class Changes:
         Args:
             key: the columns, the most significant first.
             descending: whether large values come first; of all columns or of each.
-            boundaries: values of the first column between blocks, rising; None: chosen from samples.
+            boundaries: values of the first column between blocks, rising; None: from samples.
 
         Returns:
             The dataset.
@@ -546,7 +521,7 @@ class Changes:
             from sheaf.data.schema import check_columns
 
             check_columns(names, known.names, "groupby")
-        return GroupedData(self, names, _count("groupby", num_partitions, "num_partitions"))  # type: ignore[arg-type]
+        return GroupedData(self, names, _count("groupby", num_partitions, "num_partitions"))
 
     def join(
         self,

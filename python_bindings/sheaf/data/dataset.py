@@ -351,3 +351,6 @@ def materialized(
         known = [one for one in known if one is not None and len(one)]
         found = unify_schemas(known) if known else None
     return MaterializedDataset(plan.Blocks((), tuple(bundles), found, "Materialized"), context)
+
+
+DataIterator._materialized = staticmethod(materialized)

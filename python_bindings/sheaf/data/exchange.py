@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Exchanges: rows go to partitions, partitions to reducers. A map task makes one block, whose slices
-are the partitions; a reducer gets its slice of each.
+"""Exchanges: rows go to partitions, partitions to reducers. A map task makes one block, whose
+slices are the partitions; a reducer gets its slice of each.
 
 A method is what differs between them: `partition` (in map tasks), `arrange` (in the executor: which
 slices one reducer gets) and `reduce`.

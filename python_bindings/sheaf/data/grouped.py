@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sheaf.data import plan, transforms
 from sheaf.data.aggregation import Aggregate, MapGroups
-from sheaf.data.changes import udf_of
-from sheaf.data.compute import task_options
+from sheaf.data.compute import task_options, udf_of
 from sheaf.data.user_code import ClassUdf, operator_name
 
-if TYPE_CHECKING:
-    from sheaf.data.dataset import Dataset
+Dataset = Any  # Which has this among its bases.
 
 
 def aggregates_on(

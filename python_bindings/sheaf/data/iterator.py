@@ -44,9 +44,13 @@ class Again:
 class DataIterator:
     """What a trainer's worker iterates over, any number of times; each is one epoch."""
 
+    _materialized: Any = (
+        None  # Makes a dataset of bundles; of sheaf.data.dataset, which stands on this.
+    )
+
     def _bundles(self) -> Any:
-        """The blocks of one epoch, as an iterator; its close(), which any thread may call, ends what
-        makes them."""
+        """The blocks of one epoch, as an iterator; its close(), which any thread may call, ends
+        what makes them."""
         raise NotImplementedError
 
     def schema(self) -> Any:
@@ -179,11 +183,9 @@ class DataIterator:
 
     def materialize(self) -> Any:
         """Returns a dataset whose blocks are those of one epoch."""
-        from sheaf.data.dataset import materialized
-
         bundles = self._bundles()
         try:
-            return materialized(list(bundles))
+            return self._materialized(list(bundles))
         finally:
             bundles.close()
 

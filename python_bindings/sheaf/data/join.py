@@ -48,7 +48,7 @@ class Join(Method):
             raise ValueError(f"join: join_type={self.kind!r}: want one of {sorted(KINDS)}")
         if not self.left or len(self.left) != len(self.right):
             raise ValueError(
-                f"join: on={list(self.left)}, right_on={list(self.right)}: want equal numbers of columns"
+                f"join: on={list(self.left)}, right_on={list(self.right)}: want equal numbers"
             )
 
     def schema(self, schema: Any) -> Any:

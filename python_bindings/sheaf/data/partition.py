@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Rows to partitions: by a hash of keys, by bounds, at random; a table sorted by partition and where
-each begins."""
+"""Rows to partitions: by a hash of keys, by bounds, at random; a table sorted by partition and
+where each begins."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def at_random(rows: int, count: int, seed: Sequence[int] | None) -> Any:
 
 
 def by_bounds(column: Any, bounds: Any, descending: bool) -> Any:
-    """The partition of each row of a sorted result, by its first key. NULL and NaN come last, in both
-    directions.
+    """The partition of each row of a sorted result, by its first key. NULL and NaN come last, in
+    both directions.
 
     Args:
         column: the key.

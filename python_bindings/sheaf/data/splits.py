@@ -3,33 +3,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sheaf.data.slices import cut_at, even_ends, rows_of
 
-if TYPE_CHECKING:
-    from sheaf.data.dataset import Dataset, MaterializedDataset
-    from sheaf.data.iterator import DataIterator
+Dataset = Any  # Which has this among its bases.
+MaterializedDataset = Any
+DataIterator = Any
 
 
 class Splits:
     """The splitting methods of Dataset. All but streaming_split make it first."""
 
-    def _cut(self: Dataset, bundles: list[Any], ends: list[int]) -> list[MaterializedDataset]:  # type: ignore[misc]
-        from sheaf.data.dataset import materialized
-
+    def _cut(self: Dataset, bundles: list[Any], ends: list[int]) -> list[MaterializedDataset]:
         schema = self.schema(False)
         empty = [bundle.cut(0, 0) for bundle in bundles[:1]]  # It has the schema.
         return [
-            materialized(part or empty, self._context, schema) for part in cut_at(bundles, ends)
+            self._materialized(part or empty, self._context, schema)
+            for part in cut_at(bundles, ends)
         ]
 
     def split(
-        self: Dataset,  # type: ignore[misc]
-        n: int,
-        *,
-        equal: bool = False,
-        locality_hints: list[Any] | None = None,
+        self: Dataset, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
     ) -> list[MaterializedDataset]:
         """Parts of about equal numbers of rows, in order.
 
@@ -51,7 +46,7 @@ class Splits:
         ends = [each * part for part in range(1, n + 1)] if equal else even_ends(rows, n)
         return self._cut(bundles, ends)
 
-    def split_at_indices(self: Dataset, indices: list[int]) -> list[MaterializedDataset]:  # type: ignore[misc]
+    def split_at_indices(self: Dataset, indices: list[int]) -> list[MaterializedDataset]:
         """Parts that begin at some rows.
 
         Args:
@@ -67,7 +62,7 @@ class Splits:
         bundles = self._run()
         return self._cut(bundles, [*indices, max(rows_of(bundles), indices[-1])])
 
-    def split_proportionately(self: Dataset, proportions: list[float]) -> list[MaterializedDataset]:  # type: ignore[misc]
+    def split_proportionately(self: Dataset, proportions: list[float]) -> list[MaterializedDataset]:
         """Parts of some shares of the rows, and a last one of the rest.
 
         Args:
@@ -88,7 +83,7 @@ class Splits:
         return self._cut(bundles, [*ends, rows])
 
     def train_test_split(
-        self: Dataset,  # type: ignore[misc]
+        self: Dataset,
         test_size: int | float,
         *,
         shuffle: bool = False,
@@ -129,7 +124,7 @@ class Splits:
 
     def _stratified(
         self: Dataset, share: float, column: str, seed: int | None, shuffle: bool
-    ) -> Any:  # type: ignore[misc]
+    ) -> Any:
         import functools
 
         whole = self.random_shuffle(seed=seed) if shuffle else self
@@ -145,14 +140,10 @@ class Splits:
         return tuple(parts)
 
     def streaming_split(
-        self: Dataset,  # type: ignore[misc]
-        n: int,
-        *,
-        equal: bool = False,
-        locality_hints: list[Any] | None = None,
+        self: Dataset, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
     ) -> list[DataIterator]:
-        """Iterators for n consumers, in other processes too, that share each run of the dataset: each
-        row goes to one of them.
+        """Iterators for n consumers, in other processes too, that share each run of the dataset:
+        each row goes to one of them.
 
         Args:
             n: how many.

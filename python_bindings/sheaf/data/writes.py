@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sheaf.data import plan, transforms
 from sheaf.data.compute import task_options
 
-if TYPE_CHECKING:
-    from sheaf.data.dataset import Dataset
+Dataset = Any  # Which has this among its bases.
 
 
 _FILES = (
@@ -28,7 +27,7 @@ class Writes:
 
     def _write_files(
         self: Dataset, kind: str, path: str, own: dict[str, Any], given: dict[str, Any]
-    ) -> None:  # type: ignore[misc]
+    ) -> None:
         """Writes files by a sink of sheaf.data.datasource.sinks."""
         from sheaf.data.datasource import sinks
 
@@ -121,7 +120,7 @@ class Writes:
         )
 
     def write_datasink(
-        self: Dataset,  # type: ignore[misc]
+        self: Dataset,
         datasink: Any,
         *,
         ray_remote_args: dict[str, Any] | None = None,

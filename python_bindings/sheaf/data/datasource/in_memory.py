@@ -135,7 +135,7 @@ class BlocksDatasource(Datasource):
             rows = sum(table.num_rows for table in tables)
             schema = tables[0].schema
             metadata = BlockMetadata(rows, sum(sizes[part.start : part.stop]), schema)
-            read = functools.partial(list, tables)
+            read: functools.partial[list[Any]] = functools.partial(list, tables)
             tasks.append(ReadTask(read, metadata, schema, per_task_row_limit))
         return tasks
 

@@ -323,25 +323,24 @@ def _read_run(reading: _Reading, path: str, numbers: list[int]) -> Iterator[Any]
 
     try:
         files = ds.ParquetFileFormat()
-        fragment = files.make_fragment(path, reading.filesystem, row_groups=numbers)
-        scanner = fragment.scanner(
-            schema=reading.physical,
-            columns=reading.columns,
-            filter=reading.predicate,
-            batch_size=reading.batch_rows,
-            batch_readahead=2,
-            fragment_readahead=1,
-            use_threads=False,
-        )
-        found = False
-        for batch in scanner.to_batches():
-            if batch.num_rows or not found:
-                found = True
-                yield (
-                    pa.Table.from_batches([batch])
-                    if batch.num_columns
-                    else empty_rows(batch.num_rows)
-                )
+        whole = files.make_fragment(path, reading.filesystem, row_groups=numbers)
+        # One at a time: with a filter, a scan of several gives them in the order of a hash table.
+        groups = sorted(whole.split_by_row_group(), key=lambda group: group.row_groups[0].id)
+        for number, group in enumerate(groups):
+            scanner = group.scanner(
+                schema=reading.physical,
+                columns=reading.columns,
+                filter=reading.predicate,
+                batch_size=reading.batch_rows,
+                batch_readahead=2,
+                fragment_readahead=1,
+                use_threads=False,
+            )
+            for batch in scanner.to_batches():
+                if not batch.num_columns:
+                    yield empty_rows(batch.num_rows)
+                elif batch.num_rows or not number:  # One without rows, for its schema.
+                    yield pa.Table.from_batches([batch])
     except FileNotFoundError:
         raise
     except (pa.ArrowInvalid, OSError) as error:

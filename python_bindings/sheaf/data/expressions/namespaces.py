@@ -190,8 +190,8 @@ class list_(_Namespace):  # noqa: N801
         """
         return Computed(_Sorted(order, null_placement), [self._expression], "list.sort")
 
-    def __getitem__(self, index: int | slice) -> Expr:
-        if isinstance(index, slice):
+    def __getitem__(self, index: Any) -> Expr:
+        if hasattr(index, "indices"):  # A slice, whose name a method has here.
             return self.slice(index.start, index.stop, index.step or 1)
         return self.get(index)
 

@@ -5,12 +5,15 @@ import math
 import pickle
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from sheaf import cloudpickle
-from sheaf.data import aggregate as agg
-from sheaf.data.block import concat
-from sheaf.data.errors import BatchError, ColumnNotFoundError
+
+pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+import pyarrow as pa  # noqa: E402
+from sheaf import cloudpickle  # noqa: E402
+from sheaf.data import aggregate as agg  # noqa: E402
+from sheaf.data.block import concat  # noqa: E402
+from sheaf.data.errors import BatchError, ColumnNotFoundError  # noqa: E402
 
 RANDOM = np.random.default_rng(5)
 ROWS = 300
@@ -64,6 +67,7 @@ PANDAS = {
 
 @pytest.mark.parametrize("keys", [["k"], ["k", "s"], []], ids=str)
 def test_as_pandas_has_it(keys):
+    pytest.importorskip("pandas", reason="not installed: pip install pandas")
     found = run(keys, *(one for one, _ in PANDAS.values()))
     assert found.column_names == [*keys, *PANDAS]
     frame = TABLE.to_pandas()

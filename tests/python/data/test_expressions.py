@@ -5,14 +5,17 @@ import datetime
 import pickle
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from sheaf import cloudpickle
-from sheaf.data import block, transforms
-from sheaf.data.datasource.parquet import ParquetDatasource
-from sheaf.data.errors import BatchError, ColumnNotFoundError, UserCodeError
-from sheaf.data.expressions import (
+
+pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+from sheaf import cloudpickle  # noqa: E402
+from sheaf.data import block, transforms  # noqa: E402
+from sheaf.data.datasource.parquet import ParquetDatasource  # noqa: E402
+from sheaf.data.errors import BatchError, ColumnNotFoundError, UserCodeError  # noqa: E402
+from sheaf.data.expressions import (  # noqa: E402
     col,
     download,
     lit,
@@ -24,7 +27,7 @@ from sheaf.data.expressions import (
     udf,
     uuid,
 )
-from sheaf.data.task_context import TaskContext
+from sheaf.data.task_context import TaskContext  # noqa: E402
 
 TABLE = pa.table(
     {

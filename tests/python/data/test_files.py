@@ -9,12 +9,15 @@ import pathlib
 import pickle
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from sheaf import cloudpickle
-from sheaf.data import block, errors
-from sheaf.data.datasource import (
+
+pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+from sheaf import cloudpickle  # noqa: E402
+from sheaf.data import block, errors  # noqa: E402
+from sheaf.data.datasource import (  # noqa: E402
     BlockBasedFileDatasink,
     FileBasedDatasource,
     FileShuffleConfig,
@@ -26,19 +29,19 @@ from sheaf.data.datasource import (
     WriteResult,
     filesystems,
 )
-from sheaf.data.datasource.datasource import balanced
-from sheaf.data.datasource.delimited import CSVDatasource, JSONDatasource, TextDatasource
-from sheaf.data.datasource.in_memory import BlocksDatasource, RangeDatasource, items_to_tables
-from sheaf.data.datasource.parquet import ParquetDatasource
-from sheaf.data.datasource.sinks import (
+from sheaf.data.datasource.datasource import balanced  # noqa: E402
+from sheaf.data.datasource.delimited import CSVDatasource, JSONDatasource, TextDatasource  # noqa: E402
+from sheaf.data.datasource.in_memory import BlocksDatasource, RangeDatasource, items_to_tables  # noqa: E402
+from sheaf.data.datasource.parquet import ParquetDatasource  # noqa: E402
+from sheaf.data.datasource.sinks import (  # noqa: E402
     CSVDatasink,
     ImageDatasink,
     JSONDatasink,
     NumpyDatasink,
     ParquetDatasink,
 )
-from sheaf.data.datasource.whole_files import BinaryDatasource, ImageDatasource, NumpyDatasource
-from sheaf.data.task_context import TaskContext
+from sheaf.data.datasource.whole_files import BinaryDatasource, ImageDatasource, NumpyDatasource  # noqa: E402
+from sheaf.data.task_context import TaskContext  # noqa: E402
 
 
 def tables(source, parallelism=3):
@@ -307,6 +310,7 @@ def test_text(tmp_path):
 
 
 def test_bytes_images_and_arrays(tmp_path):
+    pytest.importorskip("PIL", reason="not installed: pip install pillow")
     images = block.batch_to_table(
         {"image": np.arange(2 * 8 * 6 * 3, dtype=np.uint8).reshape(2, 8, 6, 3)}
     )
@@ -359,6 +363,7 @@ def test_paths_become_columns(tmp_path):
 
 
 def test_paths_that_hold_nothing(tmp_path):
+    pytest.importorskip("PIL", reason="not installed: pip install pillow")
     with pytest.raises(FileNotFoundError, match="no such file or folder"):
         CSVDatasource(str(tmp_path / "absent"))
     with pytest.raises(ValueError, match="no files to read"):
@@ -403,7 +408,7 @@ def test_files_in_random_order(tmp_path):
 
 
 def test_other_file_systems(tmp_path):
-    import fsspec
+    fsspec = pytest.importorskip("fsspec", reason="not installed: pip install fsspec")
     from pyarrow import fs
 
     memory = fsspec.filesystem("memory")

@@ -6,16 +6,19 @@ import pickle
 import sqlite3
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from sheaf import cloudpickle
-from sheaf.data import block
-from sheaf.data.datasource.foreign import HuggingFaceDatasource, TorchDatasource
-from sheaf.data.datasource.parquet import ParquetDatasource
-from sheaf.data.datasource.sql import SQLDatasink, SQLDatasource
-from sheaf.data.extensions import ArrowTensorArray, ArrowTensorType, ArrowTensorTypeV2
-from sheaf.data.task_context import TaskContext
+
+pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+from sheaf import cloudpickle  # noqa: E402
+from sheaf.data import block  # noqa: E402
+from sheaf.data.datasource.foreign import HuggingFaceDatasource, TorchDatasource  # noqa: E402
+from sheaf.data.datasource.parquet import ParquetDatasource  # noqa: E402
+from sheaf.data.datasource.sql import SQLDatasink, SQLDatasource  # noqa: E402
+from sheaf.data.extensions import ArrowTensorArray, ArrowTensorType, ArrowTensorTypeV2  # noqa: E402
+from sheaf.data.task_context import TaskContext  # noqa: E402
 
 
 def rows(source, parallelism=3):

@@ -4,19 +4,22 @@
 import os
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from sheaf.data import block
-from sheaf.data.datasource import WriteResult
-from sheaf.data.datasource.crc32c import crc32c, masked
-from sheaf.data.datasource.tfrecords import (
+
+pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+import pyarrow as pa  # noqa: E402
+from sheaf.data import block  # noqa: E402
+from sheaf.data.datasource import WriteResult  # noqa: E402
+from sheaf.data.datasource.crc32c import crc32c, masked  # noqa: E402
+from sheaf.data.datasource.tfrecords import (  # noqa: E402
     TFRecordDatasink,
     TFRecordDatasource,
     decode_example,
     encode_example,
 )
-from sheaf.data.errors import BatchError, FileFormatError
-from sheaf.data.task_context import TaskContext
+from sheaf.data.errors import BatchError, FileFormatError  # noqa: E402
+from sheaf.data.task_context import TaskContext  # noqa: E402
 
 
 def rows(path):

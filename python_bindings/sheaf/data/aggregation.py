@@ -47,13 +47,13 @@ class Aggregate(Method):
         if not states:
             states = [self._numbered(0, table.select(keys).group_by(keys).aggregate([]))]
         made = blocks.combine(blocks.concat(states))
-        parts = rows_to.by_hash(made, keys, self.count) if keys else np.zeros(made.num_rows, np.int64)
+        parts = (
+            rows_to.by_hash(made, keys, self.count) if keys else np.zeros(made.num_rows, np.int64)
+        )
         return rows_to.cut(made, parts, self.count)
 
     def _numbered(self, number: int, state: Any) -> Any:
-        names = [
-            name if name in self.keys else f"{number}:{name}" for name in state.column_names
-        ]
+        names = [name if name in self.keys else f"{number}:{name}" for name in state.column_names]
         numbers = pa.array(np.full(state.num_rows, number, np.int32))
         return state.rename_columns(names).append_column(_NUMBER, numbers)
 
@@ -171,5 +171,3 @@ def _codes(column: Any) -> Any:
     ranks[order] = np.arange(len(order))
     ranks[-1] = len(order)
     return ranks[coded.indices.fill_null(len(order)).to_numpy(zero_copy_only=False)]
-
-

@@ -4,38 +4,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sheaf.data import exchange, plan, transforms
-from sheaf.data.compute import TaskOptions, task_options
-from sheaf.data.user_code import ClassUdf, operator_name
+from sheaf.data.compute import TaskOptions, task_options, udf_of
+from sheaf.data.user_code import operator_name
 
-if TYPE_CHECKING:
-    from sheaf.data.dataset import Dataset
-    from sheaf.data.grouped import GroupedData
-
-
-def udf_of(
-    what: str, fn: Any, constructor_args: Iterable[Any] | None, constructor_kwargs: Any
-) -> Any:
-    """The user's function, a class with what its constructor takes.
-
-    Raises:
-        TypeError: it cannot be called.
-        ValueError: constructor arguments for what is no class.
-    """
-    if isinstance(fn, type):
-        if not callable(getattr(fn, "__call__", None)):  # noqa: B004
-            raise TypeError(f"{what}: the class {fn.__name__} has no __call__: want one that takes a batch or row")
-        return ClassUdf(fn, tuple(constructor_args or ()), dict(constructor_kwargs or {}))
-    if not callable(fn):
-        raise TypeError(f"{what}: fn={fn!r}: want a function, or a class with __call__")
-    if constructor_args is not None or constructor_kwargs is not None:
-        raise ValueError(
-            f"{what}: fn_constructor_args and fn_constructor_kwargs want a class, got {fn!r}"
-        )
-    return fn
+Dataset = Any  # Which has this among its bases.
+GroupedData = Any
 
 
 def columns_of(what: str, columns: Any) -> tuple[str, ...]:
@@ -62,16 +39,24 @@ class Changes:
     def _with(self, node: plan.Node) -> Dataset:
         raise NotImplementedError
 
-    def _map(self, what: str, label: str, fn: Any, given: Mapping[str, Any], make: Any, **more: Any) -> Dataset:
+    def _map(
+        self, what: str, label: str, fn: Any, given: Mapping[str, Any], make: Any, **more: Any
+    ) -> Dataset:
         """A Map node of a user's function."""
         given = dict(given)
         udf = udf_of(
-            what, fn, given.pop("fn_constructor_args", None), given.pop("fn_constructor_kwargs", None)
+            what,
+            fn,
+            given.pop("fn_constructor_args", None),
+            given.pop("fn_constructor_kwargs", None),
         )
         compute, concurrency = given.pop("compute", None), given.pop("concurrency", None)
         name = operator_name(label, udf)
         transform = make(
-            udf, fn_args=given.pop("fn_args", None) or (), fn_kwargs=given.pop("fn_kwargs", None), name=name
+            udf,
+            fn_args=given.pop("fn_args", None) or (),
+            fn_kwargs=given.pop("fn_kwargs", None),
+            name=name,
         )
         options = task_options(what, udf, compute, concurrency, given)
         default = options == TaskOptions()
@@ -92,7 +77,9 @@ class Changes:
         """
         return self._map("map", "Map", fn, options, transforms.map_rows, keeps_rows=True)
 
-    def flat_map(self, fn: Callable[[dict[str, Any]], list[dict[str, Any]]], **options: Any) -> Dataset:
+    def flat_map(
+        self, fn: Callable[[dict[str, Any]], list[dict[str, Any]]], **options: Any
+    ) -> Dataset:
         """Each row through a function that gives any number of rows.
 
         Args:
@@ -142,7 +129,9 @@ class Changes:
         )
         given = {"compute": compute, **options}
         keeps = not udf_modifying_row_count
-        return self._map("map_batches", "MapBatches", fn, given, make, rows=size or 0, keeps_rows=keeps)
+        return self._map(
+            "map_batches", "MapBatches", fn, given, make, rows=size or 0, keeps_rows=keeps
+        )
 
     def filter(self, fn: Any = None, expr: Any = None, **options: Any) -> Dataset:
         """The rows for which something is true.
@@ -158,13 +147,17 @@ class Changes:
         if (fn is None) == (expr is None):
             raise ValueError("filter: want either fn or expr")
         if fn is not None and not callable(getattr(fn, "evaluate", None)):
-            return self._map("filter", "Filter", fn, options, transforms.filter_rows, keeps_schema=True)
+            return self._map(
+                "filter", "Filter", fn, options, transforms.filter_rows, keeps_schema=True
+            )
         expression = expr if fn is None else fn
         if isinstance(expression, str):
             from sheaf.data.expressions import parse
 
             expression = parse(expression)
-        settled = task_options("filter", None, options.pop("compute", None), options.pop("concurrency", None), options)
+        settled = task_options(
+            "filter", None, options.pop("compute", None), options.pop("concurrency", None), options
+        )
         return self._with(
             plan.FilterExpr(
                 (self._plan,),
@@ -179,7 +172,12 @@ class Changes:
         )
 
     def add_column(
-        self, col: str, fn: Callable[[Any], Any], *, batch_format: str | None = "pandas", **options: Any
+        self,
+        col: str,
+        fn: Callable[[Any], Any],
+        *,
+        batch_format: str | None = "pandas",
+        **options: Any,
     ) -> Dataset:
         """A further column, or another in the place of one.
 
@@ -193,7 +191,9 @@ class Changes:
             The dataset.
         """
         if batch_format not in ("pandas", "pyarrow", "numpy", "default", "polars"):
-            raise ValueError(f"add_column: batch_format={batch_format!r}: want 'pandas', 'pyarrow' or 'numpy'")
+            raise ValueError(
+                f"add_column: batch_format={batch_format!r}: want 'pandas', 'pyarrow' or 'numpy'"
+            )
         if not callable(fn):
             raise ValueError(f"add_column: fn={fn!r}: want a function of a batch")
         adding = functools.partial(_with_column, col, fn, batch_format)
@@ -220,8 +220,15 @@ class Changes:
         settled = task_options("with_columns", None, options.pop("compute", None), None, options)
         label = f"WithColumns({', '.join(expressions)})"
         return self._with(
-            plan.Map((self._plan,), label, transforms.with_columns(expressions), None, settled,
-                     keeps_rows=True, default_options=settled == TaskOptions())
+            plan.Map(
+                (self._plan,),
+                label,
+                transforms.with_columns(expressions),
+                None,
+                settled,
+                keeps_rows=True,
+                default_options=settled == TaskOptions(),
+            )
         )
 
     def with_column(self, column_name: str, expr: Any, **options: Any) -> Dataset:
@@ -237,12 +244,31 @@ class Changes:
         """
         return self.with_columns({column_name: expr}, **options)
 
-    def _project(self, label: str, transform: Any, on_schema: Any, options: Mapping[str, Any], node: Any = plan.Map, **more: Any) -> Dataset:
+    def _project(
+        self,
+        label: str,
+        transform: Any,
+        on_schema: Any,
+        options: Mapping[str, Any],
+        node: Any = plan.Map,
+        **more: Any,
+    ) -> Dataset:
         given = dict(options)
-        settled = task_options(label, None, given.pop("compute", None), given.pop("concurrency", None), given)
+        settled = task_options(
+            label, None, given.pop("compute", None), given.pop("concurrency", None), given
+        )
         return self._with(
-            node((self._plan,), label, transform, None, settled, keeps_rows=True,
-                 on_schema=on_schema, default_options=settled == TaskOptions(), **more)
+            node(
+                (self._plan,),
+                label,
+                transform,
+                None,
+                settled,
+                keeps_rows=True,
+                on_schema=on_schema,
+                default_options=settled == TaskOptions(),
+                **more,
+            )
         )
 
     def select_columns(self, cols: str | list[str], **options: Any) -> Dataset:
@@ -257,7 +283,14 @@ class Changes:
         """
         names = columns_of("select_columns", cols)
         on_schema = functools.partial(_selected, names)
-        return self._project("select_columns", transforms.select(names), on_schema, options, plan.Select, columns=names)
+        return self._project(
+            "select_columns",
+            transforms.select(names),
+            on_schema,
+            options,
+            plan.Select,
+            columns=names,
+        )
 
     def drop_columns(self, cols: list[str], **options: Any) -> Dataset:
         """All columns but some.
@@ -270,7 +303,9 @@ class Changes:
             The dataset.
         """
         names = columns_of("drop_columns", cols)
-        return self._project("drop_columns", transforms.drop(names), functools.partial(_dropped, names), options)
+        return self._project(
+            "drop_columns", transforms.drop(names), functools.partial(_dropped, names), options
+        )
 
     def rename_columns(self, names: Mapping[str, str] | Sequence[str], **options: Any) -> Dataset:
         """Other names of columns.
@@ -283,7 +318,9 @@ class Changes:
             The dataset.
         """
         transform = transforms.rename(names)
-        return self._project("rename_columns", transform, functools.partial(_through, transform), options)
+        return self._project(
+            "rename_columns", transform, functools.partial(_through, transform), options
+        )
 
     def explode(self, column: str) -> Dataset:
         """One row for each element of a column of lists; none for an empty list or NULL.
@@ -294,7 +331,9 @@ class Changes:
         Returns:
             The dataset.
         """
-        return self._project("explode", functools.partial(_explode, column), None, {})._not_one_to_one()
+        return self._project(
+            "explode", functools.partial(_explode, column), None, {}
+        )._not_one_to_one()
 
     def _not_one_to_one(self) -> Dataset:
         import dataclasses
@@ -329,7 +368,7 @@ class Changes:
         return self._with(plan.Union((self._plan, *(one._plan for one in other))))
 
     def zip(self, *other: Dataset) -> Dataset:
-        """Columns of datasets of equal lengths side by side; a name that is taken gets _1 and so on.
+        """Columns of datasets of equal lengths side by side; a name that is taken gets _1 etc.
 
         Args:
             *other: the others.
@@ -364,14 +403,21 @@ class Changes:
         """
         if (num_blocks is None) == (target_num_rows_per_block is None):
             raise ValueError("repartition: want either num_blocks or target_num_rows_per_block")
-        for name, value in (("num_blocks", num_blocks), ("target_num_rows_per_block", target_num_rows_per_block)):
+        for name, value in (
+            ("num_blocks", num_blocks),
+            ("target_num_rows_per_block", target_num_rows_per_block),
+        ):
             if value is not None and value < 1:
                 raise ValueError(f"repartition: {name}={value}: want 1 or more")
         if keys is not None:
             if num_blocks is None:
                 raise ValueError("repartition: keys want num_blocks")
             names = columns_of("repartition", keys)
-            return self._with(plan.Exchange((self._plan,), "Repartition", exchange.ByKeys(num_blocks, keys=names, sort=sort)))
+            return self._with(
+                plan.Exchange(
+                    (self._plan,), "Repartition", exchange.ByKeys(num_blocks, keys=names, sort=sort)
+                )
+            )
         if shuffle:
             if num_blocks is None:
                 raise ValueError("repartition: shuffle=True wants num_blocks")
@@ -380,7 +426,9 @@ class Changes:
             raise ValueError("repartition: sort=True wants keys")
         return self._with(plan.Repartition((self._plan,), num_blocks, target_num_rows_per_block))
 
-    def random_shuffle(self, *, seed: Any = None, num_blocks: int | None = None, **options: Any) -> Dataset:
+    def random_shuffle(
+        self, *, seed: Any = None, num_blocks: int | None = None, **options: Any
+    ) -> Dataset:
         """All rows in random order.
 
         Args:
@@ -419,7 +467,11 @@ class Changes:
         if not 0 <= fraction <= 1:
             raise ValueError(f"random_sample: fraction={fraction}: want 0 to 1")
         transform = functools.partial(_sample, float(fraction), _seed(seed))
-        return self._with(plan.Map((self._plan,), f"RandomSample({fraction})", transform, keeps_schema=True, alone=True))
+        return self._with(
+            plan.Map(
+                (self._plan,), f"RandomSample({fraction})", transform, keeps_schema=True, alone=True
+            )
+        )
 
     def sort(
         self, key: str | list[str], descending: bool | list[bool] = False, boundaries: Any = None
@@ -429,7 +481,7 @@ class Changes:
         Args:
             key: the columns, the most significant first.
             descending: whether large values come first; of all columns or of each.
-            boundaries: values of the first column between blocks, rising; None: chosen from samples.
+            boundaries: values of the first column between blocks, rising; None: from samples.
 
         Returns:
             The dataset.
@@ -449,7 +501,9 @@ class Changes:
         method = exchange.Sort(keys=tuple(zip(names, map(bool, down))), bounds=bounds)
         return self._with(plan.Exchange((self._plan,), "Sort", method))
 
-    def groupby(self, key: str | list[str] | None, num_partitions: int | None = None) -> GroupedData:
+    def groupby(
+        self, key: str | list[str] | None, num_partitions: int | None = None
+    ) -> GroupedData:
         """Groups of rows with equal keys.
 
         Args:
@@ -467,7 +521,7 @@ class Changes:
             from sheaf.data.schema import check_columns
 
             check_columns(names, known.names, "groupby")
-        return GroupedData(self, names, _count("groupby", num_partitions, "num_partitions"))  # type: ignore[arg-type]
+        return GroupedData(self, names, _count("groupby", num_partitions, "num_partitions"))
 
     def join(
         self,
@@ -515,7 +569,9 @@ class Changes:
         )
         method.check()
         settled = task_options("join", None, None, None, aggregator_ray_remote_args or {})
-        return self._with(plan.Exchange((self._plan, ds._plan), f"Join({join_type})", method, settled))
+        return self._with(
+            plan.Exchange((self._plan, ds._plan), f"Join({join_type})", method, settled)
+        )
 
 
 def _count(what: str, count: int | None, name: str = "num_blocks") -> int | None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sheaf.data.operators import Pool
@@ -193,18 +193,20 @@ def _strategy(
     if isinstance(compute, str):
         named = {"tasks": TaskPoolStrategy, "actors": ActorPoolStrategy}
         if compute not in named:
-            raise ValueError(f"{what}: compute={compute!r}: want TaskPoolStrategy() or ActorPoolStrategy()")
+            raise ValueError(
+                f"{what}: compute={compute!r}: want TaskPoolStrategy() or ActorPoolStrategy()"
+            )
         compute = named[compute]()
     if compute is not None and not isinstance(compute, ComputeStrategy):
         raise ValueError(
             f"{what}: compute={compute!r}: want TaskPoolStrategy() or ActorPoolStrategy()"
         )
     if concurrency is not None and compute is not None:
-        raise ValueError(f"{what}: concurrency={concurrency!r} and compute={compute!r}: want one of them")
-    if isinstance(compute, TaskPoolStrategy) and is_class:
         raise ValueError(
-            f"{what}: the class {fn.__name__} runs in actors: want ActorPoolStrategy or concurrency="
+            f"{what}: concurrency={concurrency!r} and compute={compute!r}: want one of them"
         )
+    if isinstance(compute, TaskPoolStrategy) and is_class:
+        raise ValueError(f"{what}: the class {fn.__name__} runs in actors: want ActorPoolStrategy")
     if isinstance(compute, (TaskPoolStrategy, ActorPoolStrategy)):
         return compute
     sizes = _sizes(what, concurrency)
@@ -231,3 +233,27 @@ def _sizes(what: str, concurrency: Any) -> tuple[int, ...] | None:
             "(min, max, initial)"
         )
     return sizes
+
+
+def udf_of(
+    what: str, fn: Any, constructor_args: Iterable[Any] | None, constructor_kwargs: Any
+) -> Any:
+    """The user's function, a class with what its constructor takes.
+
+    Raises:
+        TypeError: it cannot be called.
+        ValueError: constructor arguments for what is no class.
+    """
+    if isinstance(fn, type):
+        if not callable(getattr(fn, "__call__", None)):  # noqa: B004
+            raise TypeError(
+                f"{what}: the class {fn.__name__} has no __call__ that takes a batch or row"
+            )
+        return ClassUdf(fn, tuple(constructor_args or ()), dict(constructor_kwargs or {}))
+    if not callable(fn):
+        raise TypeError(f"{what}: fn={fn!r}: want a function, or a class with __call__")
+    if constructor_args is not None or constructor_kwargs is not None:
+        raise ValueError(
+            f"{what}: fn_constructor_args and fn_constructor_kwargs want a class, got {fn!r}"
+        )
+    return fn

@@ -143,7 +143,7 @@ class ExecutionOptions:
         return f"ExecutionOptions({fields})"
 
 
-class ShuffleStrategy(str, enum.Enum):
+class ShuffleStrategy(enum.StrEnum):
     """Ray's ways to shuffle; Sheaf has one, whichever is named."""
 
     SORT_SHUFFLE_PULL_BASED = "sort_shuffle_pull_based"
@@ -174,8 +174,8 @@ _KNOWN: dict[str, Any] = {
 
 
 class DataContext:
-    """Settings, as attributes. Further names of Ray's can be set and read, and have no effect, which
-    is said once each.
+    """Settings, as attributes. Further names of Ray's can be set and read, and have no effect, as a
+    warning says.
 
     Attributes:
         target_max_block_size: bytes of a block at most, as far as rows allow.

@@ -99,7 +99,9 @@ class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
     __str__ = __repr__
 
     def __iter__(self) -> Any:
-        raise TypeError("a Dataset cannot be iterated over itself: use iter_rows() or iter_batches()")
+        raise TypeError(
+            "a Dataset cannot be iterated over itself: use iter_rows() or iter_batches()"
+        )
 
     def explain(self) -> None:
         """Prints the plan, the last operator first."""
@@ -162,12 +164,16 @@ class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
         Raises:
             NotImplementedError: they have not been made: use materialize() first.
         """
-        raise NotImplementedError("the blocks of a lazy dataset are not known: use materialize().num_blocks()")
+        raise NotImplementedError(
+            "the blocks of a lazy dataset are not known: use materialize().num_blocks()"
+        )
 
     def size_bytes(self) -> int:
         """Returns the bytes of all rows; an estimate where they have not been read."""
         known = plan.known_bytes(self._plan)
-        only_reads = all(isinstance(node, (plan.Blocks, plan.Read)) for node in plan.walk(self._plan))
+        only_reads = all(
+            isinstance(node, (plan.Blocks, plan.Read)) for node in plan.walk(self._plan)
+        )
         if known is not None and only_reads:
             return known
         execution = self._execute()
@@ -220,7 +226,9 @@ class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
         tables = self._tables_now(None if limit is None else limit + 1)
         rows = [row for table in tables for row in blocks.table_to_rows(table)]
         if limit is not None and len(rows) > limit:
-            raise ValueError(f"the dataset has more than {limit} rows, which take_all(limit) allows")
+            raise ValueError(
+                f"the dataset has more than {limit} rows, which take_all(limit) allows"
+            )
         return rows
 
     def take_batch(self, batch_size: int = 20, *, batch_format: str | None = "default") -> Any:
@@ -275,7 +283,9 @@ class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
         tables = self._tables_now(None if limit is None else limit + 1)
         table = blocks.concat(tables)
         if limit is not None and table.num_rows > limit:
-            raise ValueError(f"the dataset has more than {limit} rows, which to_pandas(limit) allows")
+            raise ValueError(
+                f"the dataset has more than {limit} rows, which to_pandas(limit) allows"
+            )
         return blocks.table_to_batch(table, "pandas", zero_copy=False)
 
     def _refs(self, change: Any = None) -> list[Any]:
@@ -341,3 +351,6 @@ def materialized(
         known = [one for one in known if one is not None and len(one)]
         found = unify_schemas(known) if known else None
     return MaterializedDataset(plan.Blocks((), tuple(bundles), found, "Materialized"), context)
+
+
+DataIterator._materialized = staticmethod(materialized)

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Exchanges: rows go to partitions, partitions to reducers. A map task makes one block, whose slices
-are the partitions; a reducer gets its slice of each.
+"""Exchanges: rows go to partitions, partitions to reducers. A map task makes one block, whose
+slices are the partitions; a reducer gets its slice of each.
 
 A method is what differs between them: `partition` (in map tasks), `arrange` (in the executor: which
 slices one reducer gets) and `reduce`.
@@ -237,7 +237,11 @@ class Sort(Method):
             random = np.random.default_rng([table.num_rows, TaskContext.current().task_idx])
             chosen = np.sort(random.choice(table.num_rows, _SAMPLES, replace=False))
             column = column.take(pa.array(chosen))
-        values = pa.concat_arrays(column.drop_null().chunks) if column.num_chunks else pa.array([], column.type)
+        values = (
+            pa.concat_arrays(column.drop_null().chunks)
+            if column.num_chunks
+            else pa.array([], column.type)
+        )
         yield table.slice(0, 0), (values, table.num_rows)
 
     def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:

@@ -70,7 +70,9 @@ class Range:
         """Returns the bytes of all rows."""
         return 8 * self._n * _cells(self._shape)
 
-    def get_read_tasks(self, parallelism: int, per_task_row_limit: Any = None, data_context: Any = None) -> list[Part]:
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: Any = None, data_context: Any = None
+    ) -> list[Part]:
         """Read tasks of about equal sizes.
 
         Args:

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sheaf.data import plan, transforms
 from sheaf.data.aggregation import Aggregate, MapGroups
-from sheaf.data.changes import udf_of
-from sheaf.data.compute import task_options
+from sheaf.data.compute import task_options, udf_of
 from sheaf.data.user_code import ClassUdf, operator_name
 
-if TYPE_CHECKING:
-    from sheaf.data.dataset import Dataset
+Dataset = Any  # Which has this among its bases.
 
 
-def aggregates_on(dataset: Dataset, kind: Any, on: Any, but: tuple[str, ...] = (), **options: Any) -> list[Any]:
+def aggregates_on(
+    dataset: Dataset, kind: Any, on: Any, but: tuple[str, ...] = (), **options: Any
+) -> list[Any]:
     """One aggregate for each column: those named, or all but some."""
     if on is None:
         on = [name for name in dataset.columns() or [] if name not in but]
@@ -116,7 +116,9 @@ class GroupedData:
         """
         return self._each("Mean", on, ignore_nulls=ignore_nulls)
 
-    def std(self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Dataset:
+    def std(
+        self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True
+    ) -> Dataset:
         """Standard deviations, as "std(column)".
 
         Args:

@@ -44,9 +44,13 @@ class Again:
 class DataIterator:
     """What a trainer's worker iterates over, any number of times; each is one epoch."""
 
+    _materialized: Any = (
+        None  # Makes a dataset of bundles; of sheaf.data.dataset, which stands on this.
+    )
+
     def _bundles(self) -> Any:
-        """The blocks of one epoch, as an iterator; its close(), which any thread may call, ends what
-        makes them."""
+        """The blocks of one epoch, as an iterator; its close(), which any thread may call, ends
+        what makes them."""
         raise NotImplementedError
 
     def schema(self) -> Any:
@@ -56,7 +60,6 @@ class DataIterator:
     def stats(self) -> str:
         """Returns what the last epoch took, as text."""
         raise NotImplementedError
-
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
         """Rows as dicts.
@@ -102,11 +105,15 @@ class DataIterator:
         """
         batching.check_batch_size(batch_size)
         if batch_format not in blocks.BATCH_FORMATS:
-            raise ValueError(f"batch_format={batch_format!r}: want one of {list(blocks.BATCH_FORMATS)}")
+            raise ValueError(
+                f"batch_format={batch_format!r}: want one of {list(blocks.BATCH_FORMATS)}"
+            )
         if prefetch_batches < 0:
             raise ValueError(f"prefetch_batches={prefetch_batches}: want 0 or more")
         if local_shuffle_buffer_size is not None and local_shuffle_buffer_size < 1:
-            raise ValueError(f"local_shuffle_buffer_size={local_shuffle_buffer_size}: want 1 or more rows")
+            raise ValueError(
+                f"local_shuffle_buffer_size={local_shuffle_buffer_size}: want 1 or more rows"
+            )
 
         def made(bundles: Any) -> Iterator[Any]:
             tables = map(table_of, bundles)
@@ -176,11 +183,9 @@ class DataIterator:
 
     def materialize(self) -> Any:
         """Returns a dataset whose blocks are those of one epoch."""
-        from sheaf.data.dataset import materialized
-
         bundles = self._bundles()
         try:
-            return materialized(list(bundles))
+            return self._materialized(list(bundles))
         finally:
             bundles.close()
 

@@ -47,7 +47,9 @@ class Join(Method):
         if self.kind not in KINDS:
             raise ValueError(f"join: join_type={self.kind!r}: want one of {sorted(KINDS)}")
         if not self.left or len(self.left) != len(self.right):
-            raise ValueError(f"join: on={list(self.left)}, right_on={list(self.right)}: want equal numbers of columns")
+            raise ValueError(
+                f"join: on={list(self.left)}, right_on={list(self.right)}: want equal numbers"
+            )
 
     def schema(self, schema: Any) -> Any:
         return None
@@ -65,10 +67,14 @@ class Join(Method):
             yield from self._one_sided(tables)
             return
         left, right = _same_keys(tables[0], self.left, tables[1], self.right)
-        shared = (set(left.column_names) - set(self.left)) & (set(right.column_names) - set(self.right))
+        shared = (set(left.column_names) - set(self.left)) & (
+            set(right.column_names) - set(self.right)
+        )
         semi = self.kind.endswith(("semi", "anti"))
         if shared and self.suffixes[0] == self.suffixes[1] and not semi:
-            raise ValueError(f"join: both sides have {sorted(shared)}: want left_suffix or right_suffix")
+            raise ValueError(
+                f"join: both sides have {sorted(shared)}: want left_suffix or right_suffix"
+            )
         yield left.join(
             right,
             keys=list(self.left),
@@ -93,7 +99,9 @@ class Join(Method):
             )
 
 
-def _same_keys(left: Any, left_keys: Sequence[str], right: Any, right_keys: Sequence[str]) -> tuple[Any, Any]:
+def _same_keys(
+    left: Any, left_keys: Sequence[str], right: Any, right_keys: Sequence[str]
+) -> tuple[Any, Any]:
     """Both sides with keys of the same types.
 
     Raises:
@@ -110,7 +118,11 @@ def _same_keys(left: Any, left_keys: Sequence[str], right: Any, right_keys: Sequ
         elif all(texts):
             kind = pa.large_string()
         else:
-            raise SchemaMismatchError(one, str(a), "the left side", str(b), f"the right side ('{other}')")
+            raise SchemaMismatchError(
+                one, str(a), "the left side", str(b), f"the right side ('{other}')"
+            )
         left = left.set_column(left.column_names.index(one), one, left.column(one).cast(kind))
-        right = right.set_column(right.column_names.index(other), other, right.column(other).cast(kind))
+        right = right.set_column(
+            right.column_names.index(other), other, right.column(other).cast(kind)
+        )
     return left, right

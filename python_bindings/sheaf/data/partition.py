@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Rows to partitions: by a hash of keys, by bounds, at random; a table sorted by partition and where
-each begins."""
+"""Rows to partitions: by a hash of keys, by bounds, at random; a table sorted by partition and
+where each begins."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def _hash(column: Any) -> Any:
     if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
         return np.array([_of_value(value) for value in values_of(column)], np.uint64)
     coded = column.dictionary_encode()
-    hashes = np.array([_of_value(value) for value in coded.dictionary.to_pylist()] + [_NULL], np.uint64)
+    hashes = np.array(
+        [_of_value(value) for value in coded.dictionary.to_pylist()] + [_NULL], np.uint64
+    )
     codes = coded.indices.fill_null(len(hashes) - 1).to_numpy(zero_copy_only=False)
     return hashes[codes]
 
@@ -87,8 +89,8 @@ def at_random(rows: int, count: int, seed: Sequence[int] | None) -> Any:
 
 
 def by_bounds(column: Any, bounds: Any, descending: bool) -> Any:
-    """The partition of each row of a sorted result, by its first key. NULL and NaN come last, in both
-    directions.
+    """The partition of each row of a sorted result, by its first key. NULL and NaN come last, in
+    both directions.
 
     Args:
         column: the key.
@@ -119,7 +121,11 @@ def _comparable(column: Any) -> Any:
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8()).fill_null(0)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return np.asarray(column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False))
+        return np.asarray(
+            column.to_numpy()
+            if isinstance(column, pa.ChunkedArray)
+            else column.to_numpy(zero_copy_only=False)
+        )
     out = np.empty(len(column), object)
     out[:] = column.to_pylist()
     return out

@@ -120,7 +120,9 @@ class Planner:
         here = node.is_plain and node.options.pool is None and self._is_small_here(feeder)
         stage = Stage(function, node.options)
         return self._add(
-            self._map(node.name, feeder, stage, rows_per_task=node.rows, here=here, alone=node.alone)
+            self._map(
+                node.name, feeder, stage, rows_per_task=node.rows, here=here, alone=node.alone
+            )
         )
 
     def _rows(self, before: Operator, node: plan.Map) -> int:
@@ -145,7 +147,10 @@ class Planner:
             return False
         if node.rows and before.rows_per_task == 0 and not self._reads(before):
             return False  # Blocks that come are too small, perhaps; they are put together first.
-        same = stage.options.needs == node.options.needs and stage.options.remote == node.options.remote
+        same = (
+            stage.options.needs == node.options.needs
+            and stage.options.remote == node.options.remote
+        )
         capped = stage.options.cap is not None and node.options.cap not in (None, stage.options.cap)
         if node.default_options:
             return not (stage.options.cap is not None and node.udf is not None)
@@ -170,9 +175,7 @@ class Planner:
         if before.kind == "map" and isinstance(before.run.function, MapFunction):
             # No task makes more than is wanted.
             function = before.run.function
-            function.transform = _chained(
-                function.transform, transforms.limit_rows(node.count)
-            )
+            function.transform = _chained(function.transform, transforms.limit_rows(node.count))
             if self._reads(before) and before.cap is None:
                 before.cap = max(2, self._cpus) if node.count > 1000 else 2
         return self._add(Operator(node.name, "limit", inputs=(feeder,), limit=node.count))
@@ -219,9 +222,7 @@ class Planner:
         method = node.method.begin(sizes, self._cpus, self._context)
         if method.samples:
             return self._sorted_exchange(node, feeders[0], method)
-        parts = [
-            self._partition(node, feeder, method, side) for side, feeder in enumerate(feeders)
-        ]
+        parts = [self._partition(node, feeder, method, side) for side, feeder in enumerate(feeders)]
         return self._reduce(node, parts, method)
 
     def _partition(self, node: plan.Exchange, feeder: int, method: Any, side: int) -> int:
@@ -241,7 +242,9 @@ class Planner:
         first = MapFunction(target_bytes=1 << 62, one_by_one=False)
         stage = Stage(PartitionFunction(first, method, side), TaskOptions())
         here = self._is_small_here(feeder) and method.is_plain
-        return self._add(self._map(f"{node.name}Partition", feeder, stage, here=here, alone=method.alone))
+        return self._add(
+            self._map(f"{node.name}Partition", feeder, stage, here=here, alone=method.alone)
+        )
 
     def _reduce(self, node: plan.Exchange, parts: list[int], method: Any) -> int:
         after = MapFunction(target_bytes=self._context.target_max_block_size)

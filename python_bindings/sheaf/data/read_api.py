@@ -98,9 +98,7 @@ def range(
         The dataset.
     """
     count = _wanted("range", override_num_blocks, parallelism)
-    return read_datasource(
-        generated.Range(n), parallelism=count, concurrency=concurrency
-    )
+    return read_datasource(generated.Range(n), parallelism=count, concurrency=concurrency)
 
 
 def range_tensor(
@@ -158,7 +156,11 @@ def read_datasource(
 
 
 def _tables(given: Any, kinds: tuple[type, ...]) -> list[Any]:
-    return list(given) if isinstance(given, (list, tuple)) and not isinstance(given, kinds) else [given]
+    return (
+        list(given)
+        if isinstance(given, (list, tuple)) and not isinstance(given, kinds)
+        else [given]
+    )
 
 
 def _repartitioned(name: str, tables: list[Any], override: int | None) -> MaterializedDataset:
@@ -226,7 +228,9 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
     Returns:
         The dataset.
     """
-    return _blocks("FromNumpy", [blocks.batch_to_table({"data": array}) for array in _tables(ndarrays, ())])
+    return _blocks(
+        "FromNumpy", [blocks.batch_to_table({"data": array}) for array in _tables(ndarrays, ())]
+    )
 
 
 def _of_refs(name: str, refs: Any, change: Any) -> MaterializedDataset:

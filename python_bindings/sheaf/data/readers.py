@@ -38,7 +38,9 @@ _FILES = (
 )
 
 
-def _read(name: str, make: Callable[..., Any], options: Mapping[str, Any], own: Mapping[str, Any]) -> Dataset:
+def _read(
+    name: str, make: Callable[..., Any], options: Mapping[str, Any], own: Mapping[str, Any]
+) -> Dataset:
     """A dataset of files.
 
     Args:
@@ -106,7 +108,11 @@ def read_csv(paths: str | list[str], **options: Any) -> Dataset:
     """
     from sheaf.data.datasource.delimited import CSVDatasource
 
-    args = {k: options.pop(k) for k in ("read_options", "parse_options", "convert_options") if k in options}
+    args = {
+        k: options.pop(k)
+        for k in ("read_options", "parse_options", "convert_options")
+        if k in options
+    }
     return _read("read_csv", CSVDatasource, options, {"paths": paths, "arrow_csv_args": args})
 
 
@@ -128,7 +134,11 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: Any) ->
 
 
 def read_text(
-    paths: str | list[str], *, encoding: str = "utf-8", drop_empty_lines: bool = True, **options: Any
+    paths: str | list[str],
+    *,
+    encoding: str = "utf-8",
+    drop_empty_lines: bool = True,
+    **options: Any,
 ) -> Dataset:
     """A dataset of lines of text, as "text".
 
@@ -163,7 +173,11 @@ def read_binary_files(paths: str | list[str], **options: Any) -> Dataset:
 
 
 def read_images(
-    paths: str | list[str], *, size: tuple[int, int] | None = None, mode: str | None = None, **options: Any
+    paths: str | list[str],
+    *,
+    size: tuple[int, int] | None = None,
+    mode: str | None = None,
+    **options: Any,
 ) -> Dataset:
     """A dataset of images, as "image".
 
@@ -178,7 +192,9 @@ def read_images(
     """
     from sheaf.data.datasource.whole_files import ImageDatasource
 
-    return _read("read_images", ImageDatasource, options, {"paths": paths, "size": size, "mode": mode})
+    return _read(
+        "read_images", ImageDatasource, options, {"paths": paths, "size": size, "mode": mode}
+    )
 
 
 def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options: Any) -> Dataset:

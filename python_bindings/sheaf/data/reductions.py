@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sheaf.data import plan
 from sheaf.data.aggregation import Aggregate
 from sheaf.data.grouped import aggregates_on
 
-if TYPE_CHECKING:
-    from sheaf.data.dataset import Dataset
+Dataset = Any  # Which has this among its bases.
 
 
 class Reductions:
     """The aggregating methods of Dataset."""
 
-    def aggregate(self: Dataset, *aggs: Any) -> Any:  # type: ignore[misc]
+    def aggregate(self: Dataset, *aggs: Any) -> Any:
         """All rows as one group.
 
         Args:
@@ -28,7 +27,7 @@ class Reductions:
         rows = self.groupby(None).aggregate(*aggs).take_all()
         return rows[0] if rows else None
 
-    def _one(self: Dataset, name: str, on: Any, **options: Any) -> Any:  # type: ignore[misc]
+    def _one(self: Dataset, name: str, on: Any, **options: Any) -> Any:
         from sheaf.data import aggregate
 
         aggs = aggregates_on(self, getattr(aggregate, name), on, **options)
@@ -83,7 +82,9 @@ class Reductions:
         """
         return self._one("Mean", on, ignore_nulls=ignore_nulls)
 
-    def std(self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Any:
+    def std(
+        self, on: str | list[str] | None = None, ddof: int = 1, ignore_nulls: bool = True
+    ) -> Any:
         """The standard deviation of a column.
 
         Args:
@@ -95,7 +96,7 @@ class Reductions:
         """
         return self._one("Std", on, ddof=ddof, ignore_nulls=ignore_nulls)
 
-    def unique(self: Dataset, column: str, ignore_nulls: bool = False) -> list[Any]:  # type: ignore[misc]
+    def unique(self: Dataset, column: str, ignore_nulls: bool = False) -> list[Any]:
         """The distinct values of a column, in their order where they have one.
 
         Args:

@@ -38,7 +38,9 @@ class _Running:
     stream: Any
     ended: Any  # A reference that is ready when the task has ended.
     began: float
-    headers: list[tasks.Header] = dataclasses.field(default_factory=list)  # Of blocks that come next.
+    headers: list[tasks.Header] = dataclasses.field(
+        default_factory=list
+    )  # Of blocks that come next.
     has_ended: bool = False
 
 

@@ -52,7 +52,7 @@ class Coordinator:
         self._pulling = False
 
     def begin(self, consumer: int) -> int:
-        """The number of the consumer's next epoch, when all have asked for it. Raises ConsumerLost."""
+        """The number of the consumer's next epoch, when all want it. Raises ConsumerLost."""
         deadline = time.monotonic() + self._silence_s
         with self._turn:
             epoch = self._arrived.get(consumer, -1) + 1
@@ -66,7 +66,7 @@ class Coordinator:
                     late = [i for i in range(self._count) if self._arrived.get(i, -1) < epoch]
                     raise ConsumerLost(
                         f"streaming_split: consumers {late} of {self._count} did not begin epoch "
-                        f"{epoch} within {self._silence_s:g} s: all iterators are to be consumed at once"
+                        f"{epoch} within {self._silence_s:g} s: all are to be consumed at once"
                     )
                 self._turn.wait(_LOOK_S)
                 self._heard[consumer] = time.monotonic()
@@ -255,4 +255,3 @@ def split_streaming(
     cls = sheaf.remote(Coordinator).options(num_cpus=0, max_concurrency=2 * count + 2)
     coordinator = cls.remote(dataset, count, equal, silence_s)
     return [SplitIterator(coordinator, number, count) for number in range(count)]
-

@@ -3,31 +3,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sheaf.data.slices import cut_at, even_ends, rows_of
 
-if TYPE_CHECKING:
-    from sheaf.data.dataset import Dataset, MaterializedDataset
-    from sheaf.data.iterator import DataIterator
+Dataset = Any  # Which has this among its bases.
+MaterializedDataset = Any
+DataIterator = Any
 
 
 class Splits:
     """The splitting methods of Dataset. All but streaming_split make it first."""
 
-    def _cut(self: Dataset, bundles: list[Any], ends: list[int]) -> list[MaterializedDataset]:  # type: ignore[misc]
-        from sheaf.data.dataset import materialized
-
+    def _cut(self: Dataset, bundles: list[Any], ends: list[int]) -> list[MaterializedDataset]:
         schema = self.schema(False)
         empty = [bundle.cut(0, 0) for bundle in bundles[:1]]  # It has the schema.
-        return [materialized(part or empty, self._context, schema) for part in cut_at(bundles, ends)]
+        return [
+            self._materialized(part or empty, self._context, schema)
+            for part in cut_at(bundles, ends)
+        ]
 
     def split(
-        self: Dataset,  # type: ignore[misc]
-        n: int,
-        *,
-        equal: bool = False,
-        locality_hints: list[Any] | None = None,
+        self: Dataset, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
     ) -> list[MaterializedDataset]:
         """Parts of about equal numbers of rows, in order.
 
@@ -49,7 +46,7 @@ class Splits:
         ends = [each * part for part in range(1, n + 1)] if equal else even_ends(rows, n)
         return self._cut(bundles, ends)
 
-    def split_at_indices(self: Dataset, indices: list[int]) -> list[MaterializedDataset]:  # type: ignore[misc]
+    def split_at_indices(self: Dataset, indices: list[int]) -> list[MaterializedDataset]:
         """Parts that begin at some rows.
 
         Args:
@@ -65,7 +62,7 @@ class Splits:
         bundles = self._run()
         return self._cut(bundles, [*indices, max(rows_of(bundles), indices[-1])])
 
-    def split_proportionately(self: Dataset, proportions: list[float]) -> list[MaterializedDataset]:  # type: ignore[misc]
+    def split_proportionately(self: Dataset, proportions: list[float]) -> list[MaterializedDataset]:
         """Parts of some shares of the rows, and a last one of the rest.
 
         Args:
@@ -75,7 +72,9 @@ class Splits:
             One part more than there are proportions.
         """
         if not proportions or any(share <= 0 for share in proportions) or sum(proportions) >= 1:
-            raise ValueError(f"split_proportionately: {proportions}: want shares above 0, less than 1 together")
+            raise ValueError(
+                f"split_proportionately: {proportions}: want shares above 0, less than 1 together"
+            )
         bundles = self._run()
         rows, ends, total = rows_of(bundles), [], 0.0
         for share in proportions:
@@ -84,7 +83,7 @@ class Splits:
         return self._cut(bundles, [*ends, rows])
 
     def train_test_split(
-        self: Dataset,  # type: ignore[misc]
+        self: Dataset,
         test_size: int | float,
         *,
         shuffle: bool = False,
@@ -105,7 +104,9 @@ class Splits:
         if isinstance(test_size, bool) or not isinstance(test_size, (int, float)):
             raise TypeError(f"train_test_split: test_size={test_size!r}: want a number")
         if isinstance(test_size, float) and not 0 < test_size < 1:
-            raise ValueError(f"train_test_split: test_size={test_size}: want a share between 0 and 1")
+            raise ValueError(
+                f"train_test_split: test_size={test_size}: want a share between 0 and 1"
+            )
         if isinstance(test_size, int) and test_size < 1:
             raise ValueError(f"train_test_split: test_size={test_size}: want 1 row or more")
         if stratify is not None:
@@ -121,11 +122,17 @@ class Splits:
         train, held_out = self._cut(bundles, [rows - test, rows])
         return train, held_out
 
-    def _stratified(self: Dataset, share: float, column: str, seed: int | None, shuffle: bool) -> Any:  # type: ignore[misc]
+    def _stratified(
+        self: Dataset, share: float, column: str, seed: int | None, shuffle: bool
+    ) -> Any:
         import functools
 
         whole = self.random_shuffle(seed=seed) if shuffle else self
-        marked = whole.groupby(column).map_groups(functools.partial(_mark, share), batch_format="pyarrow").materialize()
+        marked = (
+            whole.groupby(column)
+            .map_groups(functools.partial(_mark, share), batch_format="pyarrow")
+            .materialize()
+        )
         parts = []
         for wanted in (False, True):
             keep = functools.partial(_keep, wanted)
@@ -133,14 +140,10 @@ class Splits:
         return tuple(parts)
 
     def streaming_split(
-        self: Dataset,  # type: ignore[misc]
-        n: int,
-        *,
-        equal: bool = False,
-        locality_hints: list[Any] | None = None,
+        self: Dataset, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
     ) -> list[DataIterator]:
-        """Iterators for n consumers, in other processes too, that share each run of the dataset: each
-        row goes to one of them.
+        """Iterators for n consumers, in other processes too, that share each run of the dataset:
+        each row goes to one of them.
 
         Args:
             n: how many.
@@ -155,7 +158,9 @@ class Splits:
         if n < 1:
             raise ValueError(f"streaming_split: n={n}: want 1 consumer or more")
         if locality_hints is not None and len(locality_hints) != n:
-            raise ValueError(f"streaming_split: {len(locality_hints)} locality_hints for {n} consumers")
+            raise ValueError(
+                f"streaming_split: {len(locality_hints)} locality_hints for {n} consumers"
+            )
         return split_streaming(self, n, equal)
 
 

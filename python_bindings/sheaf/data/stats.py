@@ -66,7 +66,11 @@ def _stragglers(task_s: list[float]) -> str:
         return ""
     middle = sorted(task_s)[len(task_s) // 2]
     slow = [s for s in task_s if s > 10 * middle and s > 1]
-    return f"{len(slow)} tasks took over 10 x the median of {middle:.2f}s, up to {max(slow):.2f}s" if slow else ""
+    return (
+        f"{len(slow)} tasks took over 10 x the median of {middle:.2f}s, up to {max(slow):.2f}s"
+        if slow
+        else ""
+    )
 
 
 class ExecutionStats:

@@ -125,7 +125,9 @@ class ReduceFunction:
         tables: Iterator[Any] = self.method.reduce(given, payload)
         if self.after.transform is not None:
             tables = self.after.transform(tables)
-        for table in transforms.cut_blocks(tables, self.after.target_bytes, self.after.target_bytes):
+        for table in transforms.cut_blocks(
+            tables, self.after.target_bytes, self.after.target_bytes
+        ):
             yield table, None
 
 
@@ -150,7 +152,11 @@ def _tables_of(group: Sequence[Any]) -> Iterator[Any]:
 
 
 def run(
-    function: Function, context: TaskContext, cuts: Sequence[Any], payload: Any, given: Sequence[Any]
+    function: Function,
+    context: TaskContext,
+    cuts: Sequence[Any],
+    payload: Any,
+    given: Sequence[Any],
 ) -> Iterator[Header]:
     """Runs one work in this process.
 
@@ -192,9 +198,7 @@ def run(
 def _as_tables(given: Sequence[Any]) -> list[Any]:
     """Blocks of users are what references hold: frames, dicts, arrays, too."""
     return [
-        one
-        if isinstance(one, pa.Table) or callable(one)
-        else blocks.batch_to_table(one)
+        one if isinstance(one, pa.Table) or callable(one) else blocks.batch_to_table(one)
         for one in given
     ]
 

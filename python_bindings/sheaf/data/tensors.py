@@ -23,8 +23,8 @@ def format_of(collate_fn: Any) -> str:
 def for_torch(
     dtypes: Any, device: Any, collate_fn: Any, pin_memory: bool
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """What makes tensors of a batch, in the thread that makes batches, and what brings them to their
-    device, in that of the consumer."""
+    """What makes tensors of a batch, in the thread that makes batches, and what brings them to
+    their device, in that of the consumer."""
     try:
         import torch
     except ImportError as error:

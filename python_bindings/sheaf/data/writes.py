@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sheaf.data import plan, transforms
 from sheaf.data.compute import task_options
 
-if TYPE_CHECKING:
-    from sheaf.data.dataset import Dataset
+Dataset = Any  # Which has this among its bases.
 
 
 _FILES = (
@@ -26,7 +25,9 @@ _FILES = (
 class Writes:
     """The writing methods of Dataset."""
 
-    def _write_files(self: Dataset, kind: str, path: str, own: dict[str, Any], given: dict[str, Any]) -> None:  # type: ignore[misc]
+    def _write_files(
+        self: Dataset, kind: str, path: str, own: dict[str, Any], given: dict[str, Any]
+    ) -> None:
         """Writes files by a sink of sheaf.data.datasource.sinks."""
         from sheaf.data.datasource import sinks
 
@@ -103,7 +104,9 @@ class Writes:
         """
         self._write_files("NumpyDatasink", path, {"column": column}, options)
 
-    def write_images(self, path: str, column: str, file_format: str = "png", **options: Any) -> None:
+    def write_images(
+        self, path: str, column: str, file_format: str = "png", **options: Any
+    ) -> None:
         """Writes images, a file per row.
 
         Args:
@@ -112,10 +115,12 @@ class Writes:
             file_format: of Pillow.
             **options: as of write_parquet.
         """
-        self._write_files("ImageDatasink", path, {"column": column, "file_format": file_format}, options)
+        self._write_files(
+            "ImageDatasink", path, {"column": column, "file_format": file_format}, options
+        )
 
     def write_datasink(
-        self: Dataset,  # type: ignore[misc]
+        self: Dataset,
         datasink: Any,
         *,
         ray_remote_args: dict[str, Any] | None = None,

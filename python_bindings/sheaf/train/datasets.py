@@ -40,12 +40,12 @@ class Parts(list[Any]):
 
 
 def put(data: Any) -> Any:
-    """A dataset once for all workers: in the object store, but for one that is split in a stream."""
+    """A dataset once for all workers: in the store, but for one that is split in a stream."""
     return data if hasattr(data, "streaming_split") else sheaf.put(data)
 
 
 def shared(data: Any, world_size: int) -> Any:
-    """A dataset as it goes to the workers: one that can be split in a stream (as those of sheaf.data)
+    """A dataset as it goes to workers: one that can be split in a stream (as those of sheaf.data)
     gives each an iterator over equal numbers of rows."""
     if hasattr(data, "streaming_split"):
         return Parts(data.streaming_split(world_size, equal=True))

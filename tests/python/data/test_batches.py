@@ -2,10 +2,13 @@
 """Blocks of any size become batches of one size, in order or mixed."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from sheaf.data import block
-from sheaf.data.batches import batches, check_batch_size, rebatch, shuffled
+
+pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+import pyarrow as pa  # noqa: E402
+from sheaf.data import block  # noqa: E402
+from sheaf.data.batches import batches, check_batch_size, rebatch, shuffled  # noqa: E402
 
 
 def tables(*sizes):
@@ -92,6 +95,7 @@ def test_mixing_of_few_rows(blocks, batch_size, buffer):
 
 
 def test_formats():
+    pytest.importorskip("pandas", reason="not installed: pip install pandas")
     found = list(batches(tables(3, 2), 2, "numpy"))
     assert [batch["id"].tolist() for batch in found] == [[0, 1], [2, 3], [4]]
     assert [len(frame) for frame in batches(tables(3), 2, "pandas")] == [2, 1]

@@ -7,11 +7,14 @@ import pickle
 import threading
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from sheaf.data import block
-from sheaf.data.arrow_types import ArrowVariableShapedTensorType, PickledObjectType
-from sheaf.data.errors import BatchError, ColumnNotFoundError, SchemaMismatchError
+
+pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+import pyarrow as pa  # noqa: E402
+from sheaf.data import block  # noqa: E402
+from sheaf.data.arrow_types import ArrowVariableShapedTensorType, PickledObjectType  # noqa: E402
+from sheaf.data.errors import BatchError, ColumnNotFoundError, SchemaMismatchError  # noqa: E402
 
 
 class Thing:
@@ -140,8 +143,8 @@ def test_a_value_that_cannot_be_pickled_names_its_column():
 
 
 def test_batches_of_all_kinds_become_tables():
-    import pandas
-    import polars
+    pandas = pytest.importorskip("pandas", reason="not installed: pip install pandas")
+    polars = pytest.importorskip("polars", reason="not installed: pip install polars")
 
     want = pa.table({"a": [1, 2], "b": ["x", "y"]})
     columns = {"a": [1, 2], "b": ["x", "y"]}
@@ -156,7 +159,7 @@ def test_batches_of_all_kinds_become_tables():
 
 
 def test_pandas_keeps_tensors_and_objects():
-    import pandas
+    pandas = pytest.importorskip("pandas", reason="not installed: pip install pandas")
 
     frame = pandas.DataFrame({"t": [np.ones((2, 2)), np.zeros((2, 2))], 0: [Thing(1), Thing(2)]})
     table = block.batch_to_table(frame)
@@ -236,8 +239,8 @@ def test_tensors_in_several_chunks_and_in_none():
 
 
 def test_formats_of_batches():
-    import pandas
-    import polars
+    pandas = pytest.importorskip("pandas", reason="not installed: pip install pandas")
+    polars = pytest.importorskip("polars", reason="not installed: pip install polars")
 
     table = block.rows_to_table([{"a": n, "t": np.full((2,), n), "o": Thing(n)} for n in range(3)])
     assert (

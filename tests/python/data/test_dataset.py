@@ -78,7 +78,9 @@ def test_columns():
 @pytest.mark.parametrize("change", ["select_columns", "drop_columns", "sort", "groupby", "unique"])
 def test_a_column_that_is_not_there(change):
     with pytest.raises(KeyError, match="no column 'idd'; did you mean 'id'"):
-        dataset = getattr(data.range(3), change)("idd" if change in ("sort", "groupby", "unique") else ["idd"])
+        dataset = getattr(data.range(3), change)(
+            "idd" if change in ("sort", "groupby", "unique") else ["idd"]
+        )
         dataset.take_all()
 
 
@@ -121,7 +123,11 @@ def test_sort(base):
     assert [(row["k"], row["id"]) for row in rows] == [(6, 6), (6, 13)]
     assert ids(base.sort("k").limit(3)) == [0, 7, 14]  # Stable.
     with_null = data.from_items([{"id": 2}, {"id": None}, {"id": 1}])
-    assert ids(with_null.sort("id")) == [1, 2, None] and ids(with_null.sort("id", True)) == [2, 1, None]
+    assert ids(with_null.sort("id")) == [1, 2, None] and ids(with_null.sort("id", True)) == [
+        2,
+        1,
+        None,
+    ]
 
 
 def test_sort_of_more_than_fits_one_reducer(base):
@@ -133,7 +139,10 @@ def test_sort_of_more_than_fits_one_reducer(base):
         assert ids(mixed.sort("id")) == list(range(ROWS))
         assert ids(mixed.sort("id", descending=True)) == list(range(ROWS))[::-1]
         words = mixed.map(lambda r: {"w": f"{r['id']:05}" if r["id"] else None})
-        assert [r["w"] for r in words.sort("w").take_all()] == [*(f"{i:05}" for i in range(1, ROWS)), None]
+        assert [r["w"] for r in words.sort("w").take_all()] == [
+            *(f"{i:05}" for i in range(1, ROWS)),
+            None,
+        ]
         blocks = mixed.sort("id", boundaries=[500, 1000]).materialize()
         assert blocks.num_blocks() == 3
         totals = mixed.map(lambda r: {"k": r["id"] % 7, "v": r["id"]}).groupby("k").sum("v")
@@ -152,9 +161,19 @@ def test_shuffle(base):
 def test_groups(base):
     frame = base.to_pandas()
     want = frame.groupby("k")["v"].agg(["sum", "mean", "min", "max", "std"])
-    got = base.groupby("k").aggregate(
-        aggregate.Count(), aggregate.Sum("v"), aggregate.Mean("v"), aggregate.Min("v"), aggregate.Max("v"), aggregate.Std("v")
-    ).to_pandas().sort_values("k")
+    got = (
+        base.groupby("k")
+        .aggregate(
+            aggregate.Count(),
+            aggregate.Sum("v"),
+            aggregate.Mean("v"),
+            aggregate.Min("v"),
+            aggregate.Max("v"),
+            aggregate.Std("v"),
+        )
+        .to_pandas()
+        .sort_values("k")
+    )
     assert got["count()"].tolist() == frame.groupby("k").size().tolist()
     for name in ("sum", "mean", "min", "max", "std"):
         np.testing.assert_allclose(got[f"{name}(v)"], want[name])
@@ -173,23 +192,38 @@ def test_reductions(base):
     assert base.mean("id") == (ROWS - 1) / 2
     assert abs(base.std("id") - np.std(np.arange(ROWS), ddof=1)) < 1e-9
     assert base.unique("k") == list(range(7))
-    total = aggregate.AggregateFn(init=lambda k: 0, accumulate_row=lambda a, r: a + r["id"], merge=lambda a, b: a + b, name="total")
+    total = aggregate.AggregateFn(
+        init=lambda k: 0,
+        accumulate_row=lambda a, r: a + r["id"],
+        merge=lambda a, b: a + b,
+        name="total",
+    )
     assert base.aggregate(total) == {"total": ROWS * (ROWS - 1) // 2}
     assert base.groupby("k").aggregate(total).sum("total") == ROWS * (ROWS - 1) // 2
 
 
 def test_map_groups(base):
     sizes = base.groupby("k").map_groups(lambda g: {"k": g["k"][:1], "n": [len(g["k"])]})
-    assert {row["k"]: row["n"] for row in sizes.take_all()} == {k: len(range(k, ROWS, 7)) for k in range(7)}
-    whole = base.groupby(None).map_groups(lambda df: pandas.DataFrame({"n": [len(df)]}), batch_format="pandas")
+    assert {row["k"]: row["n"] for row in sizes.take_all()} == {
+        k: len(range(k, ROWS, 7)) for k in range(7)
+    }
+    whole = base.groupby(None).map_groups(
+        lambda df: pandas.DataFrame({"n": [len(df)]}), batch_format="pandas"
+    )
     assert whole.take_all() == [{"n": ROWS}]
 
 
 @pytest.mark.parametrize(
     "kind, rows",
     [
-        ("inner", 5), ("left_outer", 10), ("right_outer", 8), ("full_outer", 13),
-        ("left_semi", 5), ("right_semi", 5), ("left_anti", 5), ("right_anti", 3),
+        ("inner", 5),
+        ("left_outer", 10),
+        ("right_outer", 8),
+        ("full_outer", 13),
+        ("left_semi", 5),
+        ("right_semi", 5),
+        ("left_anti", 5),
+        ("right_anti", 3),
     ],
 )
 def test_joins(kind, rows):
@@ -227,9 +261,21 @@ def test_splits(base):
     "wrong, error, said",
     [
         (lambda d: d.map(3), TypeError, "want a function"),
-        (lambda d: d.map(lambda r: r, num_cpu=1), TypeError, "unexpected keyword argument 'num_cpu'; did you mean 'num_cpus'"),
-        (lambda d: d.map_batches(lambda b: b, batch_size=0), ValueError, "batch_size=0: want 1 or more"),
-        (lambda d: d.map_batches(lambda b: b, batch_format="csv"), ValueError, "batch_format='csv'"),
+        (
+            lambda d: d.map(lambda r: r, num_cpu=1),
+            TypeError,
+            "unexpected keyword argument 'num_cpu'; did you mean 'num_cpus'",
+        ),
+        (
+            lambda d: d.map_batches(lambda b: b, batch_size=0),
+            ValueError,
+            "batch_size=0: want 1 or more",
+        ),
+        (
+            lambda d: d.map_batches(lambda b: b, batch_format="csv"),
+            ValueError,
+            "batch_format='csv'",
+        ),
         (lambda d: d.map(lambda r: r, concurrency=0), ValueError, "concurrency=0"),
         (lambda d: d.map(lambda r: r, fn_constructor_args=(1,)), ValueError, "want a class"),
         (lambda d: d.limit(-1), ValueError, "want 0 or more rows"),
@@ -242,7 +288,11 @@ def test_splits(base):
         (lambda d: d.take_all(2), ValueError, "more than 2 rows"),
         (lambda d: d.num_blocks(), NotImplementedError, "materialize"),
         (lambda d: list(d), TypeError, "iter_rows"),
-        (lambda d: d.map(lambda r: r, num_gpus=1).take(1), Exception, "GPU: 1 wanted, 0 in the cluster"),
+        (
+            lambda d: d.map(lambda r: r, num_gpus=1).take(1),
+            Exception,
+            "GPU: 1 wanted, 0 in the cluster",
+        ),
         (lambda d: data.range(-1), ValueError, "range: n=-1"),
     ],
 )

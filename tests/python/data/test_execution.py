@@ -85,7 +85,9 @@ def test_a_constructor_that_fails_is_an_error():
         def __call__(self, batch):
             return batch
 
-    with pytest.raises(Exception, match=r"MapBatches\(Never\): 3 actors in a row did not start(.|\n)*no model"):
+    with pytest.raises(
+        Exception, match=r"MapBatches\(Never\): 3 actors in a row did not start(.|\n)*no model"
+    ):
         data.range(10).map_batches(Never, concurrency=1).take_all()
     wait_until(nothing_runs, "an actor is left")
 
@@ -96,7 +98,9 @@ def test_the_users_exception_comes_with_operator_and_row():
             raise KeyError("seven")
         return batch
 
-    with pytest.raises(Exception, match=r"MapBatches\(bad\): KeyError: 'seven'; one row of it: \{'id': 700\}"):
+    with pytest.raises(
+        Exception, match=r"MapBatches\(bad\): KeyError: 'seven'; one row of it: \{'id': 700\}"
+    ):
         data.range(5000).map_batches(bad, batch_size=100).count()
     wait_until(nothing_runs, "a task is left")
     assert data.range(10).map(lambda r: r).count() == 10
@@ -137,7 +141,9 @@ def test_a_consumer_that_leaves_ends_all():
         return batch
 
     began = time.monotonic()
-    for _ in data.range(1000, override_num_blocks=1000).map_batches(slow).iter_batches(batch_size=None):
+    for _ in (
+        data.range(1000, override_num_blocks=1000).map_batches(slow).iter_batches(batch_size=None)
+    ):
         break
     wait_until(nothing_runs, "a task is left", seconds=5)
     assert time.monotonic() - began < 6
@@ -177,7 +183,10 @@ def test_a_split_is_shared_by_consumers_in_other_processes():
 
     @sheaf.remote(num_cpus=0)
     def consume(iterator):
-        return [[int(i) for b in iterator.iter_batches(batch_size=100) for i in b["id"]] for _ in range(2)]
+        return [
+            [int(i) for b in iterator.iter_batches(batch_size=100) for i in b["id"]]
+            for _ in range(2)
+        ]
 
     one, other = sheaf.get([consume.remote(part) for part in parts])
     for first, second in zip(one, other):  # Two epochs.
@@ -206,7 +215,13 @@ def test_batches_of_an_iterator():
     dataset = data.range(100, override_num_blocks=7).map_batches(lambda b: b)
     assert [len(b["id"]) for b in dataset.iter_batches(batch_size=30)] == [30, 30, 30, 10]
     assert [len(b["id"]) for b in dataset.iter_batches(batch_size=30, drop_last=True)] == [30] * 3
-    mixed = [int(i) for b in dataset.iter_batches(batch_size=10, local_shuffle_buffer_size=50, local_shuffle_seed=1) for i in b["id"]]
+    mixed = [
+        int(i)
+        for b in dataset.iter_batches(
+            batch_size=10, local_shuffle_buffer_size=50, local_shuffle_seed=1
+        )
+        for i in b["id"]
+    ]
     assert mixed != list(range(100)) and sorted(mixed) == list(range(100))
     again = dataset.iter_rows()
     assert len(list(again)) == len(list(again)) == 100

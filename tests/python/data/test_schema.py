@@ -2,11 +2,14 @@
 """How the schemas of several blocks or files become one, and what does not fit."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from sheaf.data import block
-from sheaf.data.errors import ColumnNotFoundError, SchemaMismatchError
-from sheaf.data.schema import Schema, check_columns, conform, unify_schemas
+
+pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+import pyarrow as pa  # noqa: E402
+from sheaf.data import block  # noqa: E402
+from sheaf.data.errors import ColumnNotFoundError, SchemaMismatchError  # noqa: E402
+from sheaf.data.schema import Schema, check_columns, conform, unify_schemas  # noqa: E402
 
 BOTH_WAYS = [
     (pa.int32(), pa.int64(), pa.int64()),

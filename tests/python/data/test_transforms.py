@@ -7,12 +7,15 @@ import functools
 import pickle
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from sheaf import cloudpickle
-from sheaf.data import block, transforms
-from sheaf.data.errors import ColumnNotFoundError, UserCodeError
-from sheaf.data.task_context import TaskContext
+
+pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+import pyarrow as pa  # noqa: E402
+from sheaf import cloudpickle  # noqa: E402
+from sheaf.data import block, transforms  # noqa: E402
+from sheaf.data.errors import ColumnNotFoundError, UserCodeError  # noqa: E402
+from sheaf.data.task_context import TaskContext  # noqa: E402
 
 
 def run(transform, *tables):
@@ -99,6 +102,8 @@ def test_filter_keeps_types():
 
 
 def test_map_batches_in_all_formats():
+    pytest.importorskip("pandas", reason="not installed: pip install pandas")
+    pytest.importorskip("polars", reason="not installed: pip install polars")
     for batch_format, kind in (
         ("default", dict),
         ("numpy", dict),

@@ -1,0 +1,222 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Sources that are files, each read from its beginning to its end by one task."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sheaf.data.block import BlockMetadata, batch_to_table
+from sheaf.data.datasource import filesystems
+from sheaf.data.datasource.datasource import Datasource, ReadTask, balanced
+from sheaf.data.datasource.partitioning import Partitioning, PathPartitionFilter, with_constants
+from sheaf.data.errors import DataError, FileFormatError
+
+__all__ = ["FileBasedDatasource", "FileShuffleConfig", "find_files"]
+
+
+@dataclasses.dataclass
+class FileShuffleConfig:
+    """Files are read in random order.
+
+    Attributes:
+        seed: the same gives the same order; None: another at each run.
+        reseed_after_execution: whether each run of a dataset has another order, which follows from
+            `seed` and the number of the run.
+    """
+
+    seed: int | None = None
+    reseed_after_execution: bool = True
+
+    def get_seed(self, execution_idx: int = 0) -> int | None:
+        """The seed of one run.
+
+        Args:
+            execution_idx: the number of the run, from 0.
+
+        Returns:
+            The seed.
+        """
+        if self.seed is None or not self.reseed_after_execution:
+            return self.seed
+        return hash((self.seed, execution_idx))
+
+
+def find_files(
+    paths: Any,
+    filesystem: Any,
+    *,
+    extensions: Sequence[str] | None = None,
+    partition_filter: PathPartitionFilter | None = None,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+) -> tuple[Any, list[filesystems.FileInfo]]:
+    """The file system, as one of pyarrow's, and the files to read, in the order in which they are.
+
+    Args:
+        paths: as of filesystems.resolve.
+        filesystem: as of filesystems.resolve.
+        extensions: that files found in folders must have, "csv"; None: any.
+        partition_filter: chooses files.
+        ignore_missing_paths: leaves out paths that do not exist.
+        shuffle: "files", a FileShuffleConfig, or None.
+
+    Returns:
+        Both.
+
+    Raises:
+        ValueError: there is no file to read.
+    """
+    if not (shuffle is None or shuffle == "files" or isinstance(shuffle, FileShuffleConfig)):
+        raise ValueError(f"shuffle={shuffle!r}: want None, 'files' or a FileShuffleConfig")
+    system, plain = filesystems.resolve(paths, filesystem)
+    found = list(filesystems.list_files(system, plain, ignore_missing_paths))
+    named = set(plain)
+    wanted = tuple("." + one.lstrip(".").lower() for one in extensions or ())
+    kept = [
+        info
+        for info in found
+        if (not wanted or info.path in named or info.path.lower().endswith(wanted))
+        and (partition_filter is None or partition_filter.apply(info.path))
+    ]
+    if not kept and not ignore_missing_paths:
+        why = f", and none of {len(found)} files ends in {', '.join(wanted)}" if found else ""
+        raise ValueError(f"no files to read in {plain[:5]}{why if wanted else ''}")
+    if shuffle is not None:
+        config = shuffle if isinstance(shuffle, FileShuffleConfig) else FileShuffleConfig()
+        random.Random(config.get_seed()).shuffle(kept)
+    return system, kept
+
+
+class FileBasedDatasource(Datasource):
+    """Files, one behind the other. Derive from it and define _read_stream.
+
+    Args:
+        paths: of files or folders, one or several.
+        filesystem: of pyarrow or fsspec; by the scheme of the paths when not given.
+        schema: of the blocks.
+        open_stream_args: handed to the file system's open_input_stream; "compression" is found by
+            the name when not given.
+        meta_provider: has no effect.
+        partition_filter: chooses files by their paths.
+        partitioning: values in paths that become columns.
+        ignore_missing_paths: files that do not exist, or vanish before they are read, are left out.
+        shuffle: "files" or a FileShuffleConfig: files are read in random order.
+        include_paths: adds a column "path".
+        file_extensions: only files that end in one of these are read.
+    """
+
+    _FILE_EXTENSIONS: Any = None  # Of the format, when the caller names none.
+    _COMPRESSED = True  # Whether ".gz" and so on is undone.
+
+    def __init__(
+        self,
+        paths: Any,
+        *,
+        filesystem: Any = None,
+        schema: Any = None,
+        open_stream_args: dict[str, Any] | None = None,
+        meta_provider: Any = None,
+        partition_filter: PathPartitionFilter | None = None,
+        partitioning: Partitioning | None = None,
+        ignore_missing_paths: bool = False,
+        shuffle: Any = None,
+        include_paths: bool = False,
+        file_extensions: Sequence[str] | None = None,
+    ):
+        extensions = file_extensions if file_extensions is not None else self._FILE_EXTENSIONS
+        self._filesystem, self._files = find_files(
+            paths,
+            filesystem,
+            extensions=[extensions] if isinstance(extensions, str) else extensions,
+            partition_filter=partition_filter,
+            ignore_missing_paths=ignore_missing_paths,
+            shuffle=shuffle,
+        )
+        self._schema = schema
+        self._open_stream_args = dict(open_stream_args or {})
+        self._partitioning = partitioning
+        self._ignore_missing_paths = ignore_missing_paths
+        self._include_paths = include_paths
+
+    def _read_stream(self, f: Any, path: str) -> Iterator[Any]:
+        """Gives the blocks of one file. `f` is open for reading from its beginning; it can seek
+        only where _open_input_source says so."""
+        raise NotImplementedError(f"{type(self).__name__} has no _read_stream")
+
+    def _open_input_source(self, filesystem: Any, path: str, **open_args: Any) -> Any:
+        args = {**self._open_stream_args, **open_args}
+        if not self._COMPRESSED:
+            args.setdefault("compression", None)
+        return filesystem.open_input_stream(path, **args)
+
+    def _rows_per_file(self) -> int | None:
+        """How many rows each file has, when that is the same for all."""
+        return None
+
+    def input_files(self) -> list[str]:
+        """Returns the paths of all files, in the order in which they are read."""
+        return [info.path for info in self._files]
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        """Returns the bytes of the files together; None when a file system does not say."""
+        sizes = [info.size for info in self._files]
+        return None if None in sizes else sum(size for size in sizes if size)
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        """The tasks, each with some of the files.
+
+        Args:
+            parallelism: about how many are wanted.
+            per_task_row_limit: no task gives more rows than this.
+            data_context: has no effect.
+
+        Returns:
+            The tasks.
+        """
+        tasks = []
+        each = self._rows_per_file()
+        reader = copy.copy(self)  # Goes with every task, so without the list of all files.
+        reader._files = []
+        for part in balanced([info.size or 0 for info in self._files], parallelism):
+            files = self._files[part.start : part.stop]
+            metadata = BlockMetadata(
+                num_rows=None if each is None else each * len(files),
+                size_bytes=sum(info.size or 0 for info in files),
+                schema=self._schema,
+                input_files=[info.path for info in files],
+            )
+            read = functools.partial(reader._read_files, [info.path for info in files])
+            tasks.append(ReadTask(read, metadata, self._schema, per_task_row_limit))
+        return tasks
+
+    def _read_files(self, paths: list[str]) -> Iterator[Any]:
+        for path in paths:
+            try:
+                yield from filesystems.stream_retried(
+                    functools.partial(self._read_file, path), path
+                )
+            except FileNotFoundError:
+                if not self._ignore_missing_paths:
+                    raise
+
+    def _read_file(self, path: str) -> Iterator[Any]:
+        constants: dict[str, Any] = self._partitioning.values(path) if self._partitioning else {}
+        if self._include_paths:
+            constants["path"] = path
+        with self._open_input_source(self._filesystem, path) as file:
+            try:
+                for block in self._read_stream(file, path):
+                    yield with_constants(batch_to_table(block), constants)
+            except (DataError, FileNotFoundError, GeneratorExit):
+                raise
+            except (pa.ArrowInvalid, ValueError, EOFError) as error:
+                raise FileFormatError(path, f"{type(error).__name__}: {error}") from error

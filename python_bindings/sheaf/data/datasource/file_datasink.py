@@ -1,0 +1,313 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Sinks that are folders of files. Tasks write below a folder of their own write, ".sheaf-WORD",
+and the driver moves the files to their names when all tasks are done: a task that is run again
+leaves one file, and a write that fails none. Where a file appears only when it is closed (object
+stores), tasks write under the names themselves."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import posixpath
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sheaf.data.block import BlockAccessor, slice_rows, table_to_rows
+from sheaf.data.datasource import filesystems
+from sheaf.data.datasource.datasink import Datasink, SaveMode, WriteResult
+from sheaf.data.datasource.filename_provider import FilenameProvider
+from sheaf.data.errors import WriteError
+from sheaf.data.task_context import TaskContext
+from sheaf.exceptions import OutOfDiskError
+
+__all__ = ["BlockBasedFileDatasink", "RowBasedFileDatasink"]
+
+_WHOLE_WHEN_CLOSED = ("s3", "gcs", "abfs")
+
+
+class FileDatasink(Datasink):
+    """What both kinds of file sinks have in common.
+
+    Args:
+        path: of the folder.
+        filesystem: of pyarrow or fsspec; by the path's scheme when not given.
+        try_create_dir: makes the folder when it is not there.
+        open_stream_args: handed to the file system's open_output_stream.
+        filename_provider: names the files.
+        dataset_uuid: begins the names.
+        file_format: ends the names.
+        mode: what becomes of files that are there; see SaveMode.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        open_stream_args: dict[str, Any] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        dataset_uuid: str | None = None,
+        file_format: str | None = None,
+        mode: SaveMode | str = SaveMode.APPEND,
+    ):
+        self.filesystem, (self.path,) = filesystems.resolve(path, filesystem)
+        self.path = self.path.rstrip("/") or "/"
+        self.try_create_dir = try_create_dir
+        self.open_stream_args = dict(open_stream_args or {})
+        self.filename_provider = filename_provider or FilenameProvider(dataset_uuid, file_format)
+        self.mode = SaveMode(mode)
+        self.write_uuid = dataset_uuid or uuid.uuid4().hex
+        self.skips = False  # Of SaveMode.IGNORE, when there are files.
+
+    @property
+    def _folder(self) -> str:
+        """Where tasks write."""
+        if self.filesystem.type_name in _WHOLE_WHEN_CLOSED:
+            return self.path
+        return posixpath.join(self.path, f".sheaf-{self.write_uuid}")
+
+    def _existing(self) -> list[str]:
+        listed = filesystems.list_files(self.filesystem, [self.path], ignore_missing_paths=True)
+        return [info.path for info in listed]
+
+    def on_write_start(self, schema: Any = None) -> None:
+        """Looks at what is there, and makes the folders.
+
+        Args:
+            schema: has no effect.
+
+        Raises:
+            ValueError: there are files, and the mode is SaveMode.ERROR.
+        """
+        there = self._existing()
+        if there and self.mode == SaveMode.ERROR:
+            raise ValueError(f"{self.path} holds {len(there)} files, and mode is SaveMode.ERROR")
+        self.skips = bool(there) and self.mode == SaveMode.IGNORE
+        if not self.skips and self.try_create_dir:
+            self.filesystem.create_dir(self._folder, recursive=True)
+
+    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> list[tuple[str, str]]:
+        """Writes the files of a task.
+
+        Args:
+            blocks: of pa.Table.
+            ctx: the task.
+
+        Returns:
+            For each file, where it lies and where it shall lie.
+
+        Raises:
+            OutOfDiskError: the disk is full.
+            WriteError: a file could not be written.
+        """
+        if self.skips:
+            return []
+        written: list[tuple[str, str]] = []
+        for index, table in enumerate(block for block in blocks if block.num_rows):
+            self.write_block(BlockAccessor.for_block(table), index, ctx, written)
+        return written
+
+    def write_block(
+        self,
+        block: BlockAccessor,
+        block_index: int,
+        ctx: TaskContext,
+        written: list[tuple[str, str]],
+    ) -> None:
+        """Writes the files of a block.
+
+        Args:
+            block: of rows.
+            block_index: of the block in the task.
+            ctx: the task.
+            written: takes the files, as of write.
+        """
+        raise NotImplementedError
+
+    def write_file(
+        self, name: str, fill: Callable[[Any], None], written: list[tuple[str, str]]
+    ) -> None:
+        """Writes one file.
+
+        Args:
+            name: below the folder; it may have folders of its own.
+            fill: writes into an open file.
+            written: takes the file, as of write.
+        """
+        temporary = posixpath.join(self._folder, name)
+        try:
+            if "/" in name and self.try_create_dir:
+                self.filesystem.create_dir(posixpath.dirname(temporary), recursive=True)
+            with self.open_output_stream(temporary) as file:
+                fill(file)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OutOfDiskError(f"{temporary}: {error}") from error
+            raise WriteError(f"{temporary}: {error}") from error
+        written.append((temporary, posixpath.join(self.path, name)))
+
+    def open_output_stream(self, path: str) -> Any:
+        """A new file.
+
+        Args:
+            path: in the file system.
+
+        Returns:
+            It, open for writing.
+        """
+        return self.filesystem.open_output_stream(path, **self.open_stream_args)
+
+    def on_write_complete(self, write_result: WriteResult) -> None:
+        """Gives files their names; with SaveMode.OVERWRITE removes those that were there.
+
+        Args:
+            write_result: of all tasks.
+        """
+        if self.skips:
+            return
+        moves = [move for returned in write_result.write_returns for move in returned or ()]
+        if self.mode == SaveMode.OVERWRITE:
+            new = {final for _, final in moves}
+            for path in self._existing():
+                if path not in new:
+                    self.filesystem.delete_file(path)
+        for temporary, final in moves:
+            if temporary == final:
+                continue
+            self.filesystem.create_dir(posixpath.dirname(final), recursive=True)
+            self.filesystem.move(temporary, final)
+        self._remove_folder()
+
+    def on_write_failed(self, error: Exception) -> None:
+        """Removes what tasks have written.
+
+        Args:
+            error: of a task.
+        """
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        if self._folder == self.path:
+            return
+        try:
+            self.filesystem.delete_dir(self._folder)
+        except FileNotFoundError:
+            pass
+
+
+class RowBasedFileDatasink(FileDatasink):
+    """A file per row; derive from it and define write_row_to_file. Arguments as of FileDatasink."""
+
+    def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:
+        """Writes one row.
+
+        Args:
+            row: of the dataset.
+            file: open for writing.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no write_row_to_file")
+
+    def write_block(
+        self,
+        block: BlockAccessor,
+        block_index: int,
+        ctx: TaskContext,
+        written: list[tuple[str, str]],
+    ) -> None:
+        """Writes a file per row.
+
+        Args:
+            block: of rows.
+            block_index: of the block in the task.
+            ctx: the task.
+            written: takes the files, as of write.
+        """
+        for row_index, row in enumerate(table_to_rows(block.to_arrow())):
+            name = self.filename_provider.get_filename_for_row(
+                row, self.write_uuid, ctx.task_idx, block_index, row_index
+            )
+            self.write_file(name, functools.partial(self.write_row_to_file, row), written)
+
+
+class BlockBasedFileDatasink(FileDatasink):
+    """A file per block; derive from it and define write_block_to_file.
+
+    Args:
+        path: of the folder.
+        min_rows_per_file: how many rows a file should have, at least.
+        max_rows_per_file: how many it has at most.
+        **file_datasink_kwargs: as of FileDatasink.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        min_rows_per_file: int | None = None,
+        max_rows_per_file: int | None = None,
+        **file_datasink_kwargs: Any,
+    ):
+        for end, rows in (("min", min_rows_per_file), ("max", max_rows_per_file)):
+            if rows is not None and rows < 1:
+                raise ValueError(f"{end}_rows_per_file={rows}: want 1 or more")
+        if min_rows_per_file and max_rows_per_file and min_rows_per_file > max_rows_per_file:
+            raise ValueError(
+                f"min_rows_per_file={min_rows_per_file} is more than "
+                f"max_rows_per_file={max_rows_per_file}"
+            )
+        super().__init__(path, **file_datasink_kwargs)
+        self._min_rows, self._max_rows = min_rows_per_file, max_rows_per_file
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        """How many rows a file should have, at least."""
+        return self._min_rows
+
+    def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
+        """Writes one block.
+
+        Args:
+            block: of rows.
+            file: open for writing.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no write_block_to_file")
+
+    def write_block(
+        self,
+        block: BlockAccessor,
+        block_index: int,
+        ctx: TaskContext,
+        written: list[tuple[str, str]],
+    ) -> None:
+        """Writes a file, or several where max_rows_per_file says so.
+
+        Args:
+            block: of rows.
+            block_index: of the block in the task.
+            ctx: the task.
+            written: takes the files, as of write.
+        """
+        table = block.to_arrow()
+        name = self.filename_provider.get_filename_for_block(
+            table, self.write_uuid, ctx.task_idx, block_index
+        )
+        self.write_table(table, name, written)
+
+    def write_table(self, table: Any, name: str, written: list[tuple[str, str]]) -> None:
+        """Writes a table under a name, cut by max_rows_per_file.
+
+        Args:
+            table: a pa.Table.
+            name: below the folder.
+            written: takes the files, as of write.
+        """
+        rows = self._max_rows or table.num_rows
+        for part, start in enumerate(range(0, table.num_rows, rows)):
+            base, dot, end = name.rpartition(".")
+            cut = f"{base or end}-{part:06}{dot + end if base else ''}"
+            piece = slice_rows(table, start, rows)
+
+            fill = functools.partial(self.write_block_to_file, BlockAccessor(piece))
+            self.write_file(name if table.num_rows <= rows else cut, fill, written)

@@ -1,0 +1,193 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Paths and file systems: pyarrow's and fsspec's, by argument or by the scheme of a path; listing;
+and what is tried again when a disk or a store far away fails for a moment."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sheaf.data.errors import MissingPackageError
+
+__all__ = ["FileInfo", "is_local", "list_files", "resolve", "retried", "stream_retried"]
+
+_T = TypeVar("_T")
+_TRIES = 4
+_FIRST_PAUSE_S = 0.1
+_FINAL = (
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+_FINAL_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG, errno.EINVAL)
+
+
+@dataclasses.dataclass(frozen=True)
+class FileInfo:
+    """A file to read: its path in its file system, and its bytes (None: unknown)."""
+
+    path: str
+    size: int | None
+
+
+def resolve(paths: Any, filesystem: Any = None) -> tuple[Any, list[str]]:
+    """The file system of these paths, as one of pyarrow's, and the paths in it.
+
+    Args:
+        paths: one or several, as strings or os.PathLike; with a scheme ("s3://bucket/x",
+            "memory://x") when no file system is given.
+        filesystem: of pyarrow or fsspec.
+
+    Returns:
+        Both. All paths lie in one file system.
+    """
+    from pyarrow import fs
+
+    several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not several:
+        raise ValueError("no paths to read: want at least one")
+    for path in several:
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"path {path!r} of type {type(path).__name__}: want a string")
+    names = [os.path.expanduser(os.fspath(path)) for path in several]
+    if filesystem is not None:
+        if not isinstance(filesystem, fs.FileSystem):
+            filesystem = fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+        return filesystem, [_without_scheme(name) for name in names]
+    if "://" not in names[0]:
+        return fs.LocalFileSystem(), [os.path.abspath(_without_scheme(name)) for name in names]
+    try:
+        found, _ = fs.FileSystem.from_uri(names[0])
+        return found, [fs.FileSystem.from_uri(name)[1] for name in names]
+    except (ValueError, OSError):  # A scheme that only fsspec knows.
+        return _of_fsspec(names)
+
+
+def _of_fsspec(names: list[str]) -> tuple[Any, list[str]]:
+    from pyarrow import fs
+
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingPackageError(f"the path {names[0]}", "fsspec") from error
+    found, _ = fsspec.core.url_to_fs(names[0])
+    plain = [fsspec.core.url_to_fs(name)[1] for name in names]
+    return fs.PyFileSystem(fs.FSSpecHandler(found)), plain
+
+
+def _without_scheme(name: str) -> str:
+    return name.partition("://")[2] if "://" in name else name
+
+
+def is_local(filesystem: Any) -> bool:
+    """Whether a pyarrow file system is the machine's own."""
+    return getattr(filesystem, "type_name", "") == "local"
+
+
+def list_files(
+    filesystem: Any, paths: Sequence[str], ignore_missing_paths: bool = False
+) -> Iterator[FileInfo]:
+    """The files that these paths name: each itself, of a folder all below it, in order of names.
+    Files and folders whose names begin with "." or "_" are left out of folders.
+
+    Args:
+        filesystem: of pyarrow.
+        paths: in it.
+        ignore_missing_paths: leaves out what does not exist.
+
+    Yields:
+        The files.
+
+    Raises:
+        FileNotFoundError: a path does not exist.
+    """
+    from pyarrow import fs
+
+    for path in paths:
+        (info,) = retried(functools.partial(filesystem.get_file_info, [path]), path)
+        if info.type == fs.FileType.NotFound:
+            if ignore_missing_paths:
+                continue
+            raise FileNotFoundError(errno.ENOENT, "no such file or folder", path)
+        if info.type != fs.FileType.Directory:
+            yield FileInfo(path, info.size)
+            continue
+        base = path.rstrip("/")
+        select = fs.FileSelector(base, recursive=True)
+        found = retried(functools.partial(filesystem.get_file_info, select), base)
+        for below in sorted(found, key=lambda one: one.path):
+            hidden = any(
+                part.startswith((".", "_")) and "=" not in part
+                for part in below.path[len(base) :].strip("/").split("/")
+            )
+            if below.type == fs.FileType.File and not hidden:
+                yield FileInfo(below.path, below.size)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether trying again can help: not when the file is not there, or the disk is full."""
+    return (
+        isinstance(error, OSError)
+        and not isinstance(error, _FINAL)
+        and error.errno not in _FINAL_NUMBERS
+        and "Parquet" not in str(error)
+    )
+
+
+def retried(call: Callable[[], _T], what: str, sleep: Callable[[float], None] = time.sleep) -> _T:
+    """What the call gives; on an I/O error that may pass it is made again, up to 4 times in all,
+    with pauses of 0.1, 0.2 and 0.4 s.
+
+    Args:
+        call: can be repeated.
+        what: the path, noted on the error that is raised at last.
+        sleep: waits.
+
+    Returns:
+        Its result.
+    """
+    for attempt in range(_TRIES):
+        try:
+            return call()
+        except OSError as error:
+            if attempt + 1 == _TRIES or not _may_pass(error):
+                error.add_note(f"while reading or writing {what}, attempt {attempt + 1}")
+                raise
+            sleep(_FIRST_PAUSE_S * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def stream_retried(
+    make: Callable[[], Iterator[_T]], what: str, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[_T]:
+    """As retried, of an iterator: begun anew on an error that comes after `n` items, which it then
+    skips.
+
+    Args:
+        make: gives the same items each time.
+        what: the path.
+        sleep: waits.
+
+    Yields:
+        The items, each once.
+    """
+    given = 0
+    for attempt in range(_TRIES):
+        try:
+            for number, item in enumerate(make()):
+                if number >= given:
+                    given += 1
+                    yield item
+            return
+        except OSError as error:
+            if attempt + 1 == _TRIES or not _may_pass(error):
+                error.add_note(f"while reading {what}, attempt {attempt + 1}")
+                raise
+            sleep(_FIRST_PAUSE_S * 2**attempt)

@@ -1,0 +1,22 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Expressions over columns, for filters and new columns: each is a kernel of pyarrow.compute, or a
+user's function over whole columns."""
+
+from __future__ import annotations
+
+from sheaf.data.expressions.expression import Expr, col, lit, parse, pyarrow_udf, star, udf
+from sheaf.data.expressions.rows import download, monotonically_increasing_id, random, uuid
+
+__all__ = [
+    "Expr",
+    "col",
+    "download",
+    "lit",
+    "monotonically_increasing_id",
+    "parse",
+    "pyarrow_udf",
+    "random",
+    "star",
+    "udf",
+    "uuid",
+]

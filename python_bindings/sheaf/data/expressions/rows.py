@@ -1,0 +1,96 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Expressions that read no column: numbers of rows, random values; and what paths in a column
+hold."""
+
+from __future__ import annotations
+
+import uuid as names
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sheaf.data.expressions.expression import Computed, Expr, col
+from sheaf.data.task_context import TaskContext
+
+__all__ = ["download", "monotonically_increasing_id", "random", "uuid"]
+
+
+class _OfRows(Expr):
+    """One value per row, by how many rows the task has seen before: a task that is run again gives
+    the same ones."""
+
+    def __init__(self, kind: str, seed: int | None = None):
+        self._kind, self._seed = kind, seed
+        self._key = names.uuid4().hex
+
+    def value(self, table: Any) -> Any:
+        context = TaskContext.current()
+        seen = context.kwargs.setdefault("rows_seen", {})
+        first = seen.get(self._key, 0)
+        seen[self._key] = first + table.num_rows
+        if self._kind == "monotonically_increasing_id":
+            return pa.array((context.task_idx << 33) + first + np.arange(table.num_rows))
+        if self._kind == "uuid":
+            return pa.array([str(names.uuid4()) for _ in range(table.num_rows)], pa.string())
+        seed = None if self._seed is None else [self._seed, context.task_idx, first]
+        return pa.array(np.random.default_rng(seed).random(table.num_rows))
+
+    def __repr__(self) -> str:
+        return f"{self._kind}()"
+
+
+def monotonically_increasing_id() -> Expr:
+    """A whole number per row, each once; it rises within a task. Returns the expression."""
+    return _OfRows("monotonically_increasing_id")
+
+
+def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> Expr:
+    """A number from 0 to below 1 per row.
+
+    Args:
+        seed: the same gives the same numbers to the same blocks.
+        reseed_after_execution: has no effect.
+
+    Returns:
+        The expression.
+    """
+    return _OfRows("random", seed)
+
+
+def uuid() -> Expr:
+    """A random UUID per row, as text. Returns the expression."""
+    return _OfRows("uuid")
+
+
+def download(uri_column_name: str, *, filesystem: Any = None) -> Expr:
+    """The bytes of the files that a column names; NULL where it is NULL or the file cannot be read.
+
+    Args:
+        uri_column_name: of the column.
+        filesystem: of pyarrow or fsspec; by the scheme of each path when not given.
+
+    Returns:
+        The expression.
+    """
+    return Computed(_Download(filesystem), [col(uri_column_name)], "download")
+
+
+class _Download:
+    def __init__(self, filesystem: Any):
+        self._filesystem = filesystem
+
+    def __call__(self, paths: Any) -> Any:
+        return pa.array([self._bytes(path) for path in paths.to_pylist()], pa.large_binary())
+
+    def _bytes(self, path: str | None) -> bytes | None:
+        from sheaf.data.datasource.filesystems import resolve
+
+        if path is None:
+            return None
+        try:
+            system, (plain,) = resolve(path, self._filesystem)
+            with system.open_input_stream(plain, compression=None) as file:
+                return file.read()
+        except OSError:
+            return None

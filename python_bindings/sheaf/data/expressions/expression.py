@@ -37,6 +37,9 @@ _SIGNS = {kernel: sign for sign, kernel in _OPERATORS.values()}
 _IN_READERS = {*_SIGNS, "invert", "is_null", "is_valid", "is_in"} - {"add", "subtract", "multiply"}
 
 
+NAMESPACES: dict[str, Callable[[Any], Any]] = {}  # "str" and so on: namespaces.py fills it.
+
+
 class Expr:
     """An expression. Operators (+ - * / // % == != < <= > >= & | ~) and methods make others.
 
@@ -284,10 +287,8 @@ class Expr:
         return call("round", self, ndigits=ndigits)
 
     def __getattr__(self, name: str) -> Any:
-        from sheaf.data.expressions import namespaces
-
-        if name in namespaces.NAMESPACES:
-            return namespaces.NAMESPACES[name](self)
+        if name in NAMESPACES:
+            return NAMESPACES[name](self)
         if name in _METHODS:
             return functools.partial(call, _METHODS[name], self)
         raise AttributeError(f"an expression has no '{name}'")

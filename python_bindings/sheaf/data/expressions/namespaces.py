@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from sheaf.data.errors import suggestion
-from sheaf.data.expressions.expression import Computed, Expr, call
+from sheaf.data.expressions.expression import NAMESPACES, Computed, Expr, call
 
 __all__ = ["NAMESPACES"]
 
@@ -359,11 +359,6 @@ def _of_maps(maps: Any, place: int, kind: Any) -> Any:
     return pa.array(made, pa.list_(kind))
 
 
-NAMESPACES: dict[str, Callable[[Expr], _Namespace]] = {
-    "str": str_,
-    "list": list_,
-    "struct": struct_,
-    "dt": dt_,
-    "arr": arr_,
-    "map": map_,
-}
+NAMESPACES.update(
+    {"str": str_, "list": list_, "struct": struct_, "dt": dt_, "arr": arr_, "map": map_}
+)

@@ -4,6 +4,7 @@ user's function over whole columns."""
 
 from __future__ import annotations
 
+from sheaf.data.expressions import namespaces  # noqa: F401 (its classes enter themselves)
 from sheaf.data.expressions.expression import Expr, col, lit, parse, pyarrow_udf, star, udf
 from sheaf.data.expressions.rows import download, monotonically_increasing_id, random, uuid
 

@@ -3,6 +3,7 @@
 resource."""
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import signal
@@ -13,6 +14,10 @@ import time
 import pytest
 import sheaf
 from sheaf.cluster_utils import Cluster
+
+# The tests of sheaf.data need both (tests/python/CMakeLists.txt).
+_WANTED = ("pyarrow", "pandas")
+collect_ignore_glob = [] if all(map(importlib.util.find_spec, _WANTED)) else ["data/*"]
 
 WAIT_S = 30  # How long a test waits for what should come at once.
 

@@ -34,13 +34,18 @@ from sheaf.data.read_api import (
     read_datasource,
 )
 from sheaf.data.readers import (
+    from_huggingface,
+    from_torch,
     read_binary_files,
     read_csv,
     read_images,
     read_json,
     read_numpy,
     read_parquet,
+    read_sql,
     read_text,
+    read_tfrecords,
+    read_webdataset,
 )
 from sheaf.data.schema import Schema
 
@@ -67,11 +72,13 @@ __all__ = [
     "from_arrow",
     "from_arrow_refs",
     "from_blocks",
+    "from_huggingface",
     "from_items",
     "from_numpy",
     "from_numpy_refs",
     "from_pandas",
     "from_pandas_refs",
+    "from_torch",
     "range",
     "range_tensor",
     "read_binary_files",
@@ -81,7 +88,10 @@ __all__ = [
     "read_json",
     "read_numpy",
     "read_parquet",
+    "read_sql",
     "read_text",
+    "read_tfrecords",
+    "read_webdataset",
 ]
 _OF_DATASOURCE = (  # Imported when they are first asked for.
     "BlockBasedFileDatasink",

@@ -212,3 +212,115 @@ def read_numpy(paths: str | list[str], *, allow_pickle: bool = False, **options:
 
     args = {"allow_pickle": allow_pickle}
     return _read("read_numpy", NumpyDatasource, options, {"paths": paths, "numpy_load_args": args})
+
+
+def read_tfrecords(paths: str | list[str], *, tf_schema: Any = None, **options: Any) -> Dataset:
+    """A dataset of TFRecord files of tf.train.Example; TensorFlow is not needed.
+
+    Args:
+        paths: files or folders.
+        tf_schema: has no effect.
+        **options: as of read_parquet.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.tfrecords import TFRecordDatasource
+
+    own = {"paths": paths, "tf_schema": tf_schema}
+    return _read("read_tfrecords", TFRecordDatasource, options, own)
+
+
+def read_webdataset(
+    paths: str | list[str],
+    *,
+    decoder: Any = True,
+    fileselect: Any = None,
+    filerename: Any = None,
+    suffixes: list[str] | None = None,
+    expand_json: bool = False,
+    **options: Any,
+) -> Dataset:
+    """A dataset of WebDataset archives: a row of the files that share a name up to the first dot.
+
+    Args:
+        paths: tar files or folders.
+        decoder: whether files are decoded by their suffixes, or a function of a row that does it.
+        fileselect: names of suffixes, or a function of a file's name: which files count.
+        filerename: a function of a file's name, which gives the one to use.
+        suffixes: of the files that count.
+        expand_json: whether the fields of "json" become columns.
+        **options: as of read_parquet.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.webdataset import WebDatasetDatasource
+
+    own = {
+        "paths": paths,
+        "decoder": decoder,
+        "fileselect": fileselect,
+        "filerename": filerename,
+        "suffixes": suffixes,
+        "expand_json": expand_json,
+    }
+    return _read("read_webdataset", WebDatasetDatasource, options, own)
+
+
+def read_sql(
+    sql: str,
+    connection_factory: Callable[[], Any],
+    *,
+    shard_keys: list[str] | None = None,
+    shard_hash_fn: str = "MD5",
+    sql_params: Any = None,
+    **options: Any,
+) -> Dataset:
+    """A dataset of what a database answers.
+
+    Args:
+        sql: the query.
+        connection_factory: opens a connection (DB API 2); called in each read task.
+        shard_keys: columns by whose hash several tasks share the rows; None: one task reads all.
+        shard_hash_fn: a function of the database.
+        sql_params: of the query.
+        **options: as of read_datasource.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.sql import SQLDatasource
+
+    source = SQLDatasource(sql, connection_factory, shard_hash_fn, shard_keys, sql_params)
+    return read_datasource(source, **options)
+
+
+def from_torch(dataset: Any, **options: Any) -> Dataset:
+    """A dataset of the elements of a torch Dataset, as "item".
+
+    Args:
+        dataset: a torch.utils.data.Dataset, which is pickled into the read tasks.
+        **options: as of read_datasource.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.foreign import TorchDatasource
+
+    return read_datasource(TorchDatasource(dataset), **options)
+
+
+def from_huggingface(dataset: Any, **options: Any) -> Dataset:
+    """A dataset of the rows of one of Hugging Face.
+
+    Args:
+        dataset: a datasets.Dataset or IterableDataset.
+        **options: as of read_datasource.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.foreign import HuggingFaceDatasource
+
+    return read_datasource(HuggingFaceDatasource(dataset), **options)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from typing import Any
 
 from sheaf.data import plan, transforms
@@ -28,24 +30,25 @@ class Writes:
     def _write_files(
         self: Dataset, kind: str, path: str, own: dict[str, Any], given: dict[str, Any]
     ) -> None:
-        """Writes files by a sink of sheaf.data.datasource.sinks."""
-        from sheaf.data.datasource import sinks
+        """Writes files by a sink of sheaf.data.datasource: of sinks, or of a named module."""
+        module, _, name = kind.rpartition(".")
+        sinks = importlib.import_module(f"sheaf.data.datasource.{module or 'sinks'}")
 
         given = dict(given)
-        running = {name: given.pop(name, None) for name in ("ray_remote_args", "concurrency")}
+        running = {key: given.pop(key, None) for key in ("ray_remote_args", "concurrency")}
         rows = given.pop("num_rows_per_file", None)
         if rows is not None:
             given.setdefault("min_rows_per_file", rows)
         opening = given.pop("arrow_open_stream_args", None)
         if opening is not None:
             given["open_stream_args"] = opening
-        files = {name: given.pop(name) for name in _FILES if name in given}
+        files = {key: given.pop(key) for key in _FILES if key in given}
         args = own.pop("args", None)
         if args is not None:
             own[args] = given
         elif given:
             raise TypeError(f"unexpected keyword arguments {sorted(given)}")
-        self.write_datasink(getattr(sinks, kind)(path, **own, **files), **running)
+        self.write_datasink(getattr(sinks, name)(path, **own, **files), **running)
 
     def write_parquet(
         self,
@@ -118,6 +121,39 @@ class Writes:
         self._write_files(
             "ImageDatasink", path, {"column": column, "file_format": file_format}, options
         )
+
+    def write_tfrecords(self, path: str, *, tf_schema: Any = None, **options: Any) -> None:
+        """Writes TFRecord files of tf.train.Example, one per block.
+
+        Args:
+            path: the folder.
+            tf_schema: has no effect.
+            **options: as of write_parquet.
+        """
+        self._write_files("tfrecords.TFRecordDatasink", path, {"tf_schema": tf_schema}, options)
+
+    def write_webdataset(self, path: str, **options: Any) -> None:
+        """Writes WebDataset archives, one per block; "__key__" names the files of a row.
+
+        Args:
+            path: the folder.
+            **options: as of write_parquet.
+        """
+        self._write_files("webdataset.WebDatasetDatasink", path, {}, options)
+
+    def write_sql(
+        self: Dataset, sql: str, connection_factory: Callable[[], Any], **options: Any
+    ) -> None:
+        """Writes rows into a database, those of a task all or none.
+
+        Args:
+            sql: an INSERT with a place for each column.
+            connection_factory: opens a connection (DB API 2); called in each task.
+            **options: as of write_datasink.
+        """
+        from sheaf.data.datasource.sql import SQLDatasink
+
+        self.write_datasink(SQLDatasink(sql, connection_factory), **options)
 
     def write_datasink(
         self: Dataset,

@@ -130,11 +130,8 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       return queries_.OnAnswer(from, frame);
     case FrameKind::kConnectRequest:
       return OnConnectRequest(from, frame);
-    case FrameKind::kPeerDrained: {
-      SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
-      ended_.OnPeerDrained(from, ProcessId::Unpack(message.process()));
-      return absl::OkStatus();
-    }
+    case FrameKind::kPeerDrained:
+      return OnPeerDrained(from, frame);
     case FrameKind::kRelay:
       if (!worker && !driver) return absl::InvalidArgumentError("tools speak to their node only");
       return contacts_.OnRelay(from, frame);

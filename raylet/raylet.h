@@ -122,6 +122,7 @@ class Raylet final : private ClusterMembership::Node {
   void OnProcessEnded(ProcessId process, const proto::Death& death, bool exited);
   absl::btree_set<ProcessId> TellOfDeath(ProcessId process, const AttachedProcess& was,
                                          const proto::Death& death);
+  absl::Status OnPeerDrained(ProcessId peer, const Frame& frame);
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
 
   // raylet_remote.cc

@@ -2,6 +2,8 @@
 // Deaths of processes, here and on other nodes, and of nodes: their leases, work and workers end at
 // once, and all whom it concerns are told. What is left of a process then, EndedProcesses has.
 #include "absl/strings/str_cat.h"
+#include "base/parse_frame.h"
+#include "base/status_macros.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -59,6 +61,14 @@ absl::btree_set<ProcessId> Raylet::TellOfDeath(ProcessId process, const Attached
   // granted after its death is refused when it comes (Contacts::DeliverLocal).
   undrained.merge(contacts_.OnProcessDied(process, death, told, jobs_.NodesToldOf(process)));
   return undrained;
+}
+
+absl::Status Raylet::OnPeerDrained(ProcessId peer, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
+  const ProcessId process = ProcessId::Unpack(message.process());
+  ended_.OnPeerDrained(peer, process);
+  leases_.OnPeerDrained(peer, process);
+  return absl::OkStatus();
 }
 
 // `process` of another node is dead.

@@ -42,11 +42,8 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
       return leases_.OnKillWorker(from, frame);
     case FrameKind::kNodeRefsAck:
       return objects_.OnReferenceFrame(from, frame);
-    case FrameKind::kPeerDrained: {
-      SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
-      ended_.OnPeerDrained(from, ProcessId::Unpack(message.process()));
-      return absl::OkStatus();
-    }
+    case FrameKind::kPeerDrained:
+      return OnPeerDrained(from, frame);
     default:
       break;
   }

@@ -64,6 +64,13 @@ SCENARIO("the lease of an owner that does not answer is taken from its worker") 
       t.node.Return(t.stopped, t.grant.lease());
       CHECK(t.Grants(t.stopped).size() == 1);
     }
+    AND_THEN("when it has heard that the worker died meanwhile, it is served as any") {
+      t.node.Exit(t.worker);
+      t.node.Drained(t.stopped, t.other);
+      CHECK(t.Grants(t.stopped).empty());
+      t.node.Drained(t.stopped, t.worker);
+      CHECK(t.Grants(t.stopped).size() == 1);
+    }
     AND_THEN(
         "when it asks, it is served by another process: the old one may still get its pushes") {
       t.node.Demand(t.stopped, 1, 4);
@@ -81,6 +88,52 @@ SCENARIO("the lease of an owner that does not answer is taken from its worker") 
     t.node.ExitKilled();
     CHECK(t.node.raylet->figures().Get().leases == 1);
   }
+}
+
+// Its node has asked for all that it wants, and says nothing more: the owner's word alone counts.
+SCENARIO("an owner of another node that was cut off has its demand served after a worker's death") {
+  RayletNode node{Resources::Cpu(1)};
+  node.AddNode(2, "GPU:1");  // No room there for who waits here.
+  const ProcessId far{2, 7};
+  proto::RemoteJob job;
+  job.set_job(9);
+  job.set_driver(far.packed());
+  node.FromNode(2, FrameKind::kRemoteJob, job);
+  proto::SpillbackDemand demand;
+  demand.set_owner(far.packed());
+  demand.set_driver(far.packed());
+  demand.set_hops(1);
+  demand.mutable_demand()->set_key(3);
+  demand.mutable_demand()->set_wanted(1);
+  demand.mutable_demand()->set_backlog(1);
+  Resources::Cpu(1).ToMap(
+      *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
+  node.FromNode(2, FrameKind::kSpillbackDemand, demand);
+  node.WorkersReady();
+  const auto grants = node.Received<proto::LeaseGrant>(far, FrameKind::kLeaseGrant);
+  REQUIRE(grants.size() == 1);
+  const ProcessId worker = ProcessId::Unpack(grants[0].worker());
+  const ProcessId other = node.Driver();
+  node.Demand(other, 1, 1);
+  node.Advance(1300 * kMillisecond);
+  REQUIRE(node.Received<proto::LeaseRevoke>(worker, FrameKind::kLeaseRevoke).size() == 1);
+  node.Return(worker, grants[0].lease());
+  node.WorkersReady();
+  const auto others = node.Received<proto::LeaseGrant>(other, FrameKind::kLeaseGrant);
+  REQUIRE(others.size() == 1);
+  node.Demand(other, 1, 0);
+  node.Return(other, others[0].lease());
+  node.Exit(worker);
+  node.WorkersReady();
+  CHECK(node.Received<proto::LeaseGrant>(far, FrameKind::kLeaseGrant).empty());
+  REQUIRE(node.Received<proto::ProcessDied>(far, FrameKind::kProcessDied).size() == 1);
+  proto::PeerDrained drained;
+  drained.set_process(worker.packed());
+  const std::string body = drained.SerializeAsString();
+  node.raylet->OnRemoteFrame(far, RayletOf(RayletNode::kNode), Lane::kControl,
+                             {FrameKind::kPeerDrained, body});
+  node.WorkersReady();
+  CHECK(node.Received<proto::LeaseGrant>(far, FrameKind::kLeaseGrant).size() == 1);
 }
 
 SCENARIO("a worker returns only what its raylet has asked back") {

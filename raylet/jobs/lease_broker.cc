@@ -181,12 +181,16 @@ absl::Status LeaseBroker::OnBlocked(ProcessId worker, const Frame& frame) {
 }
 
 void LeaseBroker::OnProcessGone(ProcessId process) {
-  revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
+  revocations_.ForgetOwners([process](ProcessId gone) { return gone == process; });
   deps_.queue.OnOwnerGone(process, Now());
 }
 
+void LeaseBroker::OnPeerDrained(ProcessId owner, ProcessId worker) {
+  if (revocations_.OnDeathHeard(owner, worker)) deps_.queue.OnOwnerSpoke(owner, Now());
+}
+
 void LeaseBroker::OnNodeDead(NodeNumber node) {
-  revocations_.ForgetProcesses([node](ProcessId gone) { return gone.node == node; });
+  revocations_.ForgetOwners([node](ProcessId gone) { return gone.node == node; });
 }
 
 void LeaseBroker::OnWorkerReady(ProcessId worker) {

@@ -74,6 +74,8 @@ class LeaseBroker {
   // --- What happens.
   // An owner or worker anywhere is gone, or all of a node are.
   void OnProcessGone(ProcessId process);
+  // `owner` has read all that `worker`, which is dead, sent: a word of an owner that did not answer.
+  void OnPeerDrained(ProcessId owner, ProcessId worker);
   void OnNodeDead(NodeNumber node);
   // The worker of `lease` is gone, or it never had one.
   void Return(LeaseNumber lease);

@@ -75,7 +75,8 @@ class LeaseQueue {
   // hears that from the owner.
   void OnUnneeded(LeaseNumber lease);
   // Comes before OnReturn: `lease` was taken from its owner, which did not answer when it was asked
-  // back. That demand waits until the owner speaks again (OnDemand, OnOwnerSpoke).
+  // back. That demand waits until the owner speaks again (OnDemand, OnOwnerSpoke); of an owner of
+  // another node OnDemand may never come, as that node has nothing new to ask for.
   void OnOwnerSilent(LeaseNumber lease);
   void OnOwnerSpoke(ProcessId owner, Nanos now);
   // `lease` is over: given back, its worker died, or it was never bound. false: unknown (a repeat).

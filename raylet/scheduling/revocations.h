@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Leases that were asked back: which owners have not answered in time, and whose leases were ended
 // at the worker for that. Such an owner may still push for the lease when it goes on (those pushes
-// bounce), until it says itself that it returns it. Pure; one thread.
+// bounce), until it says itself that it returns it, or has heard that the worker died meanwhile.
+// Pure; one thread.
 #pragma once
 
 #include <deque>
@@ -41,11 +42,17 @@ class Revocations {
     taken_.erase(it);
     return worker;
   }
+  // `owner` has heard that `worker` is dead, so it returns nothing of it. Whether something was
+  // taken from it there.
+  bool OnDeathHeard(ProcessId owner, ProcessId worker) {
+    return absl::erase_if(taken_, [&](const auto& entry) {
+             return entry.second.owner == owner && entry.second.worker == worker;
+           }) > 0;
+  }
+  // Owners that will never speak again.
   template <class Gone>
-  void ForgetProcesses(Gone gone) {
-    absl::erase_if(taken_, [&](const auto& entry) {
-      return gone(entry.second.owner) || gone(entry.second.worker);
-    });
+  void ForgetOwners(Gone gone) {
+    absl::erase_if(taken_, [&](const auto& entry) { return gone(entry.second.owner); });
   }
 
  private:

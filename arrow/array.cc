@@ -59,8 +59,9 @@ absl::Status CheckOffsets(const Field& field, const Array& array) {
   return absl::OkStatus();
 }
 
+constexpr int64_t kMost = int64_t{1} << 46;  // Offsets in bytes then fit into 64 bits.
+
 absl::Status CheckCounts(const Field& field, const ArrowArray& array) {
-  constexpr int64_t kMost = int64_t{1} << 46;  // Offsets in bytes then fit into 64 bits.
   if (array.release == nullptr) return Malformed(field, "it was released");
   if (array.length < 0 || array.offset < 0 || array.length > kMost || array.offset > kMost ||
       (array.length + array.offset) > (int64_t{1} << 62) / std::max(field.width, 1))
@@ -181,6 +182,8 @@ absl::StatusOr<Array> ReadArray(const Field& field, const ArrowArray& array,
                                 const std::shared_ptr<const void>& owner) {
   Array read;
   if (field.layout == Layout::kOther) {  // Nothing but the rows is known of it.
+    if (array.length < 0 || array.length > kMost)
+      return Malformed(field, absl::StrCat(array.length, " rows"));
     read.length = array.length;
     return read;
   }

@@ -197,7 +197,7 @@ Field Widened(Field field) {
   if (field.layout == Layout::kBinary) {
     field.format = field.format == "u" ? "U" : "Z";
     field.layout = Layout::kLargeBinary;
-  } else if (field.layout == Layout::kList) {
+  } else if (field.format == "+l") {  // Maps have no large form.
     field.format = "+L";
     field.layout = Layout::kLargeList;
   }

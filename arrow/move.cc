@@ -170,9 +170,10 @@ class Mover {
   absl::Status MoveLists(const std::vector<Source<GatherOrder>>& sources, Column& out) {
     const Array& array = sources.front().array;
     const std::span<const uint32_t> from = sources.front().order.from;
-    const bool fixed = out.field.layout == Layout::kFixedList;
+    const Field given = out.field;  // MoveListOffsets may make the result a large list.
+    const bool fixed = given.layout == Layout::kFixedList;
     const auto start_of = [&](int64_t row) {
-      return fixed ? row * out.field.width : OffsetAt(out.field, array, row);
+      return fixed ? row * given.width : OffsetAt(given, array, row);
     };
     int64_t values = 0;
     for (const uint32_t row : from) values += start_of(row + int64_t{1}) - start_of(row);

@@ -43,9 +43,14 @@ def count_steps(config):
     while step < config["steps"]:
         for at_epoch, who, when, how in config.get("fail", ()):
             if (at_epoch, who, when) == (context.epoch, rank, step):
+                hangs = pathlib.Path(config["scratch"]) / f"hangs-{at_epoch}"
                 if how == "die":
+                    if any(one[0] == at_epoch and one[3] == "hang" for one in config["fail"]):
+                        wait_until(hangs.exists)
                     os.kill(os.getpid(), signal.SIGKILL)
                 if how == "hang":
+                    hangs.parent.mkdir(parents=True, exist_ok=True)
+                    hangs.touch()
                     time.sleep(3600)
                 raise ArithmeticError(f"rank {rank} cannot do step {step}")
         time.sleep(config.get("pace", 0.002))

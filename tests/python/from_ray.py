@@ -9,6 +9,7 @@ what is absent is called.
 import ast
 import functools
 import importlib
+import importlib.util
 import inspect
 import itertools
 import json
@@ -245,7 +246,12 @@ def lines(rows: list[str]) -> str:
 
 def page() -> str:
     known, ignored = init_keywords()
-    libraries = [name for name in ray_names.LIBRARIES if error_of(found, name)]
+    # Those that are there may want packages that are not.
+    libraries = [
+        name
+        for name in ray_names.LIBRARIES
+        if error_of(found, name) and importlib.util.find_spec(f"sheaf.{name}") is None
+    ]
     address = error_of(sheaf.init, "ray://10.0.0.1:10001").partition(": want ")[2]
     misspelt = error_of(apply_option, "task", "num_cpu", 1).partition(": ")[2]
     return f"""\

@@ -57,6 +57,8 @@ def test_the_program_in_python_prints_what_it_says(tmp_path, page):
     program = "\n".join(blocks(page, "python"))
     for library in re.findall(r"^import (\w+)$", program, re.M):
         pytest.importorskip(library)  # What Sheaf does not need.
+    if re.search(r"^from sheaf import .*\bdata\b", program, re.M):
+        pytest.importorskip("pyarrow")
     (tmp_path / "program.py").write_text(program)
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "libapp.so").symlink_to(BUILT / "tests/python/libcross_language.so")

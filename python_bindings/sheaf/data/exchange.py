@@ -39,6 +39,7 @@ class Method:
         alone: whether cutting depends on the number of the task.
         samples: whether it looks at some rows before it cuts any.
         udfs: classes that an actor makes at its start.
+        wants_all_inputs: a reducer gets a slice of each input that has a block, be it without rows.
     """
 
     count: int | None = None
@@ -47,6 +48,7 @@ class Method:
     samples: bool = False
     alone: bool = False
     udfs: tuple[ClassUdf, ...] = ()
+    wants_all_inputs: bool = False
     small_bytes: int = 0
     honoured: bool = False  # The count was asked for.
 
@@ -94,6 +96,11 @@ class Method:
                 for port in given
             ]
             if any(slices):
+                if self.wants_all_inputs:
+                    slices = [
+                        some or [bundle.cut(0, 0) for bundle in port[:1]]
+                        for some, port in zip(slices, given, strict=True)
+                    ]
                 works.append(Work(tuple(b for port in slices for b in port), _counts(slices), here))
             elif self.honoured:  # An empty partition is a block without rows.
                 empty = [[bundle.cut(0, 0) for bundle in port[:1]] for port in given]

@@ -35,8 +35,10 @@ class Join(Method):
         kind: of KINDS.
         left, right: the keys of both sides.
         suffixes: of columns whose names both have.
+        wants_all_inputs: as of Method, for the columns and types of both sides.
     """
 
+    wants_all_inputs: bool = True
     kind: str = "inner"
     left: tuple[str, ...] = ()
     right: tuple[str, ...] = ()
@@ -86,8 +88,7 @@ class Join(Method):
         )
 
     def _one_sided(self, tables: Sequence[Any]) -> Iterator[Any]:
-        """A partition that only one side has rows in, and of whose other side not even the columns
-        are known here."""
+        """What remains of one side where the other has not even a block."""
         left, right = tables
         if left is not None and self.kind in ("left_outer", "full_outer", "left_anti"):
             yield left

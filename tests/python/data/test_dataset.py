@@ -7,7 +7,7 @@ import pandas
 import pytest
 import sheaf
 from sheaf import data
-from sheaf.data import aggregate
+from sheaf.data import aggregate, errors
 
 ROWS = 2000
 
@@ -335,3 +335,16 @@ def test_stats_say_what_ran(base):
     assert "Operator 1 ReadRange->MapBatches(<lambda>): 4 tasks executed, 4 blocks" in held.stats()
     assert f"{ROWS} total" in held.stats()
     assert "num_rows=2000" in repr(held) and "id: int64" in repr(held)
+
+
+def test_a_join_knows_both_sides_in_every_partition():
+    left = data.from_items([{"k": i, "a": i} for i in range(20)])
+    other = data.from_items([{"k": i + 1000, "b": i} for i in range(20)])
+    rows = left.join(other, "left_outer", 8, on=("k",)).take_all()
+    assert sorted(row["k"] for row in rows) == list(range(20))
+    assert all(row["b"] is None for row in rows)
+    texts = data.from_items([{"k": "x", "b": 1}])
+    with pytest.raises(errors.SchemaMismatchError, match="int64.*string"):
+        left.join(texts, "inner", 8, on=("k",)).take_all()
+    halves = data.from_items([{"k": i / 2, "b": i} for i in range(40)])
+    assert left.join(halves, "inner", 8, on=("k",)).count() == 20

@@ -35,9 +35,6 @@ constexpr int kDiskFailed = 74;  // EX_IOERR.
 // A node that was killed a moment ago took its GCS with it, which may hold the database yet.
 constexpr Nanos kPredecessorEnds = 2 * kSecond;
 constexpr Nanos kLookAgain = 20 * kMillisecond;
-// What the nodes of a head that has come back have to be heard: three dials that lead nowhere. Those
-// of a head that was there all the time keep their links.
-constexpr Nanos kReturnToHead = 15 * kSecond;
 
 class Gcs {
  public:

@@ -14,6 +14,9 @@
 
 namespace sheaf {
 
+// GcsOptions::return_within of a head that was away: its nodes may have to find its new address.
+constexpr Nanos kReturnToHead = 15 * kSecond;
+
 struct GcsOptions {
   // Raylets of another are refused.
   std::string version = std::string(kSheafVersion);

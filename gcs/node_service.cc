@@ -209,7 +209,9 @@ void NodeService::Unregister(CallPtr call, NodeNumber node, const proto::Unregis
     const auto goes = [this](NodeNumber which) {
       return condemned_.contains(which) || unburied_.contains(which);
     };
-    if (!goes(node) && !goes(request.node()))
+    // Who is silent towards the GCS too, such as a node that died before this GCS began, is not one
+    // of a pair: nobody else has to go for it.
+    if (!goes(node) && !goes(request.node()) && health_.IsHealthy(request.node()))
       unheard_.Report(node, request.node(), context_.clock.Now());
     return context_.pipeline.Answer(call, {});
   }

@@ -160,6 +160,26 @@ SCENARIO("nodes have longer to come back to a head that was away than to fall si
   CHECK(state(late) == proto::NodeInfo::DEAD);
 }
 
+SCENARIO("no node goes because it does not hear those that died before the GCS began") {
+  GcsWorld world({.return_within = 15 * kSecond});
+  const NodeNumber lost = world.AddNode();
+  const NodeNumber also_lost = world.AddNode();
+  const NodeNumber living = world.AddNode();
+  world.Restart();
+  world.ReportNode(living);
+  for (int second = 0; second < 16; ++second) {
+    for (const NodeNumber about : {lost, also_lost}) {
+      proto::GcsRequest unheard;
+      unheard.mutable_unregister_node()->set_node(about);
+      world.Ask({living, 0}, unheard);
+    }
+    world.Pass(kSecond, {living});
+    REQUIRE_FALSE(HeartbeatOf(world, living).fenced());
+  }
+  CHECK(Find(world, living, lost).state() == proto::NodeInfo::DEAD);
+  CHECK(Find(world, living, living).state() == proto::NodeInfo::ALIVE);
+}
+
 SCENARIO("whatever a node says is a sign of life") {
   GcsWorld world;
   const NodeNumber talker = world.AddNode();

@@ -48,6 +48,7 @@ void GcsHead::Start() {
   gcs_guard_ = MakeGuard([this](PauseGuard::Frame frame) { node_guard_->Pass(std::move(frame)); });
   GcsOptions options;
   options.version = "simulated";
+  if (life_ == 1) options.return_within = kReturnToHead;
   options.least_term = terms_.Least(kWallClock + world_.now());
   service_ = std::make_unique<GcsService>(options, world_.queue.clock(), *disk_, *this, random_);
   world_.trace.Note(world_.now(), kGcs, "starts", "on head ", number_);

@@ -28,10 +28,10 @@ struct Bound {
 Bound BoundOf(WaitReason reason) {
   switch (reason) {
     case WaitReason::kDeadOwner:  // Its node is found dead, and the others are asked for copies.
-      return {GcsOptions().dead_after + kOrphanGrace + OrphanLedger::kAnswerLimit + kSlack,
+      return {kReturnToHead + kOrphanGrace + OrphanLedger::kAnswerLimit + kSlack,
               "an object of a dead owner"};
     case WaitReason::kDeadActor:
-      return {GcsOptions().dead_after + kSlack, "a call of an actor whose creator is dead"};
+      return {kReturnToHead + kSlack, "a call of an actor whose creator is dead"};
     case WaitReason::kReady:
       return {ObjectPullerOptions().give_up_after + kSlack, "an object that its owner has"};
     case WaitReason::kRoom:

@@ -13,8 +13,10 @@ O6  daemons live that the row does not end
 
 import collections
 import contextlib
+import glob
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -405,16 +407,14 @@ class Cluster:
             self._scratch.cleanup()
 
     def _show_logs(self) -> None:
-        if "FAULT_LOGS" not in os.environ:
-            print("FAULT_LOGS=1 prints the nodes' logs", flush=True)
+        kept = os.environ.get("FAULT_LOGS")
+        if not kept:
+            print("FAULT_LOGS=FOLDER keeps the nodes' logs there", flush=True)
             return
-        for folder in sorted(os.listdir(self.directory)):
-            with (
-                contextlib.suppress(OSError),
-                open(
-                    os.path.join(self.directory, folder, "logs", "node.log"),
-                    encoding="utf-8",
-                    errors="replace",
-                ) as file,
-            ):
-                print(f"--- {folder}\n{file.read()[-8000:]}", flush=True)
+        for session in glob.glob(os.path.join(self.directory, "session-*")):
+            shutil.copytree(
+                os.path.join(session, "logs"),
+                os.path.join(kept, os.path.basename(session)),
+                dirs_exist_ok=True,
+            )
+        print(f"the nodes' logs are in {kept}", flush=True)

@@ -5,7 +5,7 @@ judged by.
   FAULT_SEED=N   replays a run; printed at the start
   FAULT_LONG=1   the long form; `./do soak`
   FAULT_COUNT=N  how many rounds or seconds, instead of what the form says
-  FAULT_LOGS=1   prints the nodes' logs when a row fails
+  FAULT_LOGS=FOLDER  keeps the nodes' logs there when a row fails
 
 Where the right to make namespaces is missing it runs again inside `unshare -Ur`; where that fails
 it says SKIPPED.

@@ -43,3 +43,4 @@ for (const [at, [what, words]] of told.steps.entries()) {
   console.log(`ok      ${what} ${words.split("\n")[0]} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
 }
 await browser.close();
+process.exit(0); // Nothing more is read from our input.

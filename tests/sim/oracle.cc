@@ -81,11 +81,8 @@ void Oracle::Started(TaskId task, ProcessId where) {
   }
   Incarnation& incarnation = actor.incarnations[where];
   const bool again = !incarnation.started.insert(task).second;
-  // Without its arguments it did not begin.
-  const bool had_arguments =
-      std::none_of(call->depends.begin(), call->depends.end(),
-                   [this](ObjectId argument) { return lost_on_disk_.contains(argument); });
-  if (again && had_arguments && call->arguments.op != Op::kFlaky) {
+  const bool began = incarnation.without_arguments.erase(task) == 0;
+  if (again && began && call->arguments.op != Op::kFlaky) {
     Fail("O5", absl::StrCat("call ", task.ToHex(), " was started twice by one incarnation, ",
                             where.ToString()));
   }
@@ -96,6 +93,17 @@ void Oracle::Started(TaskId task, ProcessId where) {
                             " and started after number ", last));
   }
   last = std::max(last, call->arguments.sequence);
+}
+
+void Oracle::DidNotBegin(TaskId task, ProcessId where) {
+  const CallRecord* call = Find(task);
+  if (call == nullptr || call->actor.is_nil()) return;
+  const auto actor = actors_.find(call->actor);
+  if (actor == actors_.end()) return;
+  const auto incarnation = actor->second.incarnations.find(where);
+  if (incarnation != actor->second.incarnations.end() &&
+      incarnation->second.started.contains(task))
+    incarnation->second.without_arguments.insert(task);
 }
 
 void Oracle::SentTo(TaskId task, NodeNumber node) {

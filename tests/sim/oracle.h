@@ -88,6 +88,8 @@ class Oracle {
   CallRecord& Submitted(TaskId task, const CallArguments& arguments);
   CallRecord* Find(TaskId task);
   void Started(TaskId task, ProcessId where);
+  // Its arguments could not be had there.
+  void DidNotBegin(TaskId task, ProcessId where);
   void SentTo(TaskId task, NodeNumber node);  // Another than its caller's.
   void Cancelled(TaskId task, bool recursive);
   // An object with the value of `id`; `maker` nil: of no call.
@@ -162,6 +164,7 @@ class Oracle {
   struct Incarnation {
     std::map<ProcessId, uint64_t> last_sequence;  // By caller.
     std::set<TaskId> started;
+    std::set<TaskId> without_arguments;  // Of those; they did not begin, and may come again.
   };
   struct ActorRecord {
     ProcessId creator;

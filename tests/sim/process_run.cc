@@ -78,6 +78,7 @@ Async<> Process::RunCall(std::shared_ptr<CallExecution> call) {
       self);
   Context context{task, &call->cancel_requested};
   const absl::Status fetched = co_await TakeArguments(call, context);
+  if (!fetched.ok()) world_.oracle.DidNotBegin(task, self);
   context.hold = call->hold_ticket;
   if (ProcessCore::MayStart(*call, fetched)) {
     if (executor().is_async() && !creation) {

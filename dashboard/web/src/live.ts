@@ -90,7 +90,9 @@ export class History {
   private before: { ms: number; totals: Map<number, DigestNode> } | null = null;
 
   add(next: Digest): void {
-    if (this.before !== null && next.unix_ms - this.before.ms < 950) return;
+    // The first rate is shown as soon as there is one: a quarter of a second of it.
+    const wanted = this.time.length === 0 ? 200 : 950;
+    if (this.before !== null && next.unix_ms - this.before.ms < wanted) return;
     const totals = new Map(next.nodes.map((node) => [node.node, node]));
     if (this.before !== null) this.push(next, totals, (next.unix_ms - this.before.ms) / 1000);
     this.before = { ms: next.unix_ms, totals };

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -67,6 +68,7 @@ class DataParallelTrainer:
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"{name}={value!r}: want a {kind.__name__}")
         self._run_config = run_config or RunConfig()
+        self._shown_name = ""  # Of a trial's run, which is called as the trial; else as its folder.
         for callback in self._run_config.callbacks:
             if not isinstance(callback, UserCallback):
                 raise TypeError(f"callbacks: {callback!r} is no sheaf.train.UserCallback")
@@ -93,6 +95,7 @@ class DataParallelTrainer:
         plan = self._plan
         loop_config = {**(plan.config or {}), **config.get("train_loop_config", {})}
         made = copy.copy(self)
+        made._shown_name = os.path.basename(folder)
         made._run_config = dataclasses.replace(
             self._run_config,
             name="training",
@@ -134,7 +137,7 @@ class DataParallelTrainer:
         run = self._run_config
         filesystem, root = storage.resolve(run.storage_path or _HOME, run.storage_filesystem)
         name = run.name or f"train-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
-        return Run(self._plan, name, filesystem, f"{root}/{name}").go()
+        return Run(self._plan, self._shown_name or name, filesystem, f"{root}/{name}").go()
 
 
 class _Forwarding(UserCallback):

@@ -15,6 +15,7 @@ from conftest import wait_until
 from sheaf import tune
 from sheaf.exceptions import RayError
 from sheaf.tune.schedulers import ASHAScheduler, HyperBandScheduler, PopulationBasedTraining
+from sheaf.util.state import list_train_runs
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -435,6 +436,8 @@ def test_a_trainer_is_tuned_with_its_workers(tmp_path):
     assert [result.metrics["v"] for result in grid] == [30, 60], grid.errors
     assert load(grid.get_best_result().checkpoint) == 2
     assert [row["v"] for row in grid[1].metrics_history] == [20, 40, 60]
+    runs = [run for run in list_train_runs() if run.path.startswith(str(tmp_path))]
+    assert {run.name for run in runs} == {pathlib.Path(result.path).name for result in grid}
 
 
 def test_run_is_the_old_form(tmp_path):

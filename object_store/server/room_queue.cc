@@ -10,6 +10,7 @@ namespace sheaf {
 namespace {
 
 constexpr uint64_t kOvertakingPart = 8;  // Requests so much smaller than a stuck one overtake it.
+constexpr Nanos kPatience = 100 * kMillisecond;  // With one that nothing comes free for.
 constexpr Nanos kMemoryRetryPeriod = 500 * kMillisecond;
 
 }  // namespace
@@ -56,6 +57,8 @@ void RoomQueue::Serve() {
         ++i;
       } else if (TryServe(request)) {
         if (!request->populating) std::erase(waiting_, request);
+      } else if (!HoldsOthers(*request)) {
+        ++i;
       } else {
         stuck_bytes = stuck_bytes == 0 ? request->bytes : std::min(stuck_bytes, request->bytes);
         ++i;
@@ -63,6 +66,16 @@ void RoomQueue::Serve() {
     }
   } while (serve_again_);
   serving_ = false;
+}
+
+bool RoomQueue::HoldsOthers(RoomRequest& request) const {
+  const Nanos now = deps_.clock.Now();
+  if (deps_.source.making_room()) {
+    request.in_vain_since = 0;
+  } else if (request.in_vain_since == 0) {
+    request.in_vain_since = now;
+  }
+  return request.in_vain_since == 0 || now - request.in_vain_since < kPatience;
 }
 
 bool RoomQueue::TryServe(const std::shared_ptr<RoomRequest>& request) {

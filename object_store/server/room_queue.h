@@ -32,6 +32,7 @@ struct RoomRequest {
   std::function<bool()> elsewhere;  // May be null. Whether it found room that others have left.
   std::function<void(ExtentRange)> granted;
   std::function<void(StoreRefusalReason)> refused;
+  Nanos in_vain_since = 0;  // Since then nothing was found for it, nor on its way. 0: something is.
   bool populating = false;  // Its range is taken and being populated.
   bool cancelled = false;
 };
@@ -69,7 +70,8 @@ class RoomQueue {
   std::shared_ptr<RoomRequest> Find(ProcessId process, uint64_t number) const;
   void OnProcessDied(ProcessId process);
   // Serves who waits for slots, then who waits for room: each in turn, but that much smaller
-  // requests overtake one that nothing can be found for.
+  // requests overtake one that nothing can be found for, and after a moment in which nothing came
+  // free all do: what is in its way may be viewed by those behind it.
   void Serve();
   // Refuses those who have waited for too long; `disk`: what is known of it now.
   void Expire(Nanos now, const SpillProgress& disk);
@@ -81,6 +83,8 @@ class RoomQueue {
 
  private:
   bool TryServe(const std::shared_ptr<RoomRequest>& request);
+  // Nothing was found for it: whether others have to wait behind it.
+  bool HoldsOthers(RoomRequest& request) const;
   void OnPopulated(const std::shared_ptr<RoomRequest>& request, const ExtentAllocator::Taken& taken,
                    const absl::Status& outcome);
   void MakeRoom(uint64_t bytes);

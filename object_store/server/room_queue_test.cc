@@ -66,6 +66,21 @@ SCENARIO("who finds no room waits in turn") {
       CHECK(Ask(parts, 2 * kG)->granted.size() == 1);
       CHECK(second->granted.empty());
     }
+    THEN("all overtake it where nothing has come free for a while, nor is on its way") {
+      const auto third = Ask(parts, 3 * kG);
+      const auto pass = [&](Nanos time, bool room_comes) {
+        parts.room_comes = room_comes;
+        parts.clock.Advance(time);
+        parts.room.Serve();
+      };
+      pass(200 * kMillisecond, /*room_comes=*/true);
+      CHECK(third->granted.empty());
+      pass(0, /*room_comes=*/false);
+      CHECK(third->granted.empty());
+      pass(100 * kMillisecond, /*room_comes=*/false);
+      CHECK(third->granted.size() == 1);
+      CHECK(second->granted.empty());
+    }
   }
   WHEN("the first is cancelled") {
     parts.room.Cancel(first->request);

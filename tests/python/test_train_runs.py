@@ -134,6 +134,28 @@ def test_the_oldest_runs_go(node, tmp_path, monkeypatch):
         list_train_runs(filters=[("cats", "=", 1)])
 
 
+def test_odd_metrics_cost_a_run_and_its_record_nothing(node, tmp_path):
+    def loop(config):
+        train.report({"large": 10**400, "half": "\ud800", "nested": {1: {2: 3}, "": 0.5}})
+
+    assert trainer(tmp_path, 1, loop=loop).fit().metrics["large"] == 10**400
+    row = newest()
+    assert (row.state, row.metrics["half"]) == ("FINISHED", "?")
+    assert row.metrics["nested/1/2"] == 3 and row.metrics["large"].startswith("1000")
+
+
+@pytest.mark.parametrize("record", [b"\xff", b"[]", b"{}", b'{"state": "RUNNING"}'])
+def test_what_is_no_record_is_a_row_of_which_nothing_is_known(node, record):
+    try:
+        for kind in (store.RUN, store.GROUP, store.HISTORY):
+            sheaf._core.key_put(store.SPACE, f"{kind}zz", record, True)
+        assert newest().run_id == "zz"
+        assert get_train_run("zz").state in ("UNKNOWN", "RUNNING", "ABORTED")
+    finally:
+        for kind in (store.RUN, store.GROUP, store.HISTORY):
+            sheaf._core.key_delete(store.SPACE, f"{kind}zz")
+
+
 def test_a_record_that_cannot_be_written_costs_a_word_alone(node, caplog):
     def pages():
         raise OSError("the store is full")

@@ -207,12 +207,13 @@ class Series:
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, numbers.Real)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and abs(value) < 1e300
-    )
+    """That JSON can carry."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value) and abs(value) < 1e300
+    except (ArithmeticError, ValueError, TypeError):  # 10**400, or a type of somebody's own.
+        return False
 
 
 def _value(value: Any) -> Any:
@@ -224,7 +225,9 @@ def _value(value: Any) -> Any:
     return _cut(value if isinstance(value, str) else reprlib.repr(value), 80)
 
 
-def _cut(text: str, most: int) -> str:
+def _cut(text: Any, most: int) -> str:
+    """Text that JSON can carry, too: names may be of any type, and lone surrogates are no text."""
+    text = str(text).encode("utf-8", "replace").decode()
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

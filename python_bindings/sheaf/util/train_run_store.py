@@ -78,6 +78,11 @@ class Writer:
                 self._changed = self._soon = False
             self._try(self._write)
             due = time.monotonic() + _PERIOD_S
+        last = time.monotonic() + _LAST_S
+        while self._changed and time.monotonic() < last:  # The GCS may be back in a moment.
+            time.sleep(0.1)
+            self._changed = False
+            self._try(self._write)
 
     def _try(self, work: Callable[[], None]) -> None:
         try:

@@ -29,6 +29,21 @@ _COLUMNS = (
     "path",
     "message",
 )
+_UNKNOWN: dict[str, Any] = {
+    "name": "",
+    "state": "UNKNOWN",
+    "job": 0,
+    "driver": "",
+    "workers": 0,
+    "attempts": 0,
+    "steps": 0,
+    "metrics": {},
+    "checkpoint": None,
+    "start_ms": 0,
+    "end_ms": None,
+    "path": "",
+    "message": "its record cannot be read",
+}
 _GONE = "its driver is gone, and has not said how the run ended"
 
 
@@ -53,8 +68,8 @@ def list_train_runs(
         raise_on_missing_output: without effect.
 
     Returns:
-        Rows of run_id, name, state ("RUNNING", "FINISHED", "ERRORED", or "ABORTED": interrupted, or
-        its driver is gone), job_id, driver (the process that called fit, "NODE.NUMBER"), workers,
+        Rows of run_id, name, state ("RUNNING", "FINISHED", "ERRORED", "ABORTED": interrupted, or its
+        driver is gone, or "UNKNOWN": its record cannot be read), job_id, driver (the process that called fit, "NODE.NUMBER"), workers,
         attempts (how often their group was formed), steps, metrics (of the last one), checkpoint
         (the path of the newest, or None), start_time_ms, end_time_ms (None: it runs), path and
         message.
@@ -98,18 +113,25 @@ def get_train_run(
     if record is None:
         return None
     row = _row(id, record, _without_driver([record]))
-    history = _value(store.HISTORY + id) or {"attempts": [], "events": [], "series": {}}
-    row["ranks"] = (_value(store.GROUP + id) or {"ranks": []})["ranks"]
-    row["formed"], row["events"] = history["attempts"], history["events"]
-    row["series"] = history["series"]
+    history = _value(store.HISTORY + id) or {}
+    row["ranks"] = (_value(store.GROUP + id) or {}).get("ranks", [])
+    row["formed"], row["events"] = history.get("attempts", []), history.get("events", [])
+    row["series"] = history.get("series", {})
     return row
 
 
 def _value(key: str) -> dict[str, Any] | None:
-    """None: there is no such key, or it went meanwhile."""
+    """None: there is no such key, or it went meanwhile. What is no record of ours is one of which
+    nothing is known."""
     value = _core.key_get(store.SPACE, key)
-    record: dict[str, Any] | None = None if value is None else json.loads(value)
-    return record
+    if value is None:
+        return None
+    try:
+        record = json.loads(value)
+    except ValueError:
+        record = {}
+    known = record if isinstance(record, dict) else {}
+    return {**_UNKNOWN, **known} if key.startswith(store.RUN) else known
 
 
 def _without_driver(records: list[dict[str, Any]]) -> set[str]:

@@ -17,6 +17,7 @@ from sheaf.data.datasource import filesystems
 from sheaf.data.datasource.datasource import Datasource, ReadTask, balanced
 from sheaf.data.datasource.partitioning import Partitioning, PathPartitionFilter, with_constants
 from sheaf.data.errors import DataError, FileFormatError
+from sheaf.data.schema import FILE_KEY
 
 __all__ = ["FileBasedDatasource", "FileShuffleConfig", "find_files"]
 
@@ -215,8 +216,11 @@ class FileBasedDatasource(Datasource):
         with self._open_input_source(self._filesystem, path) as file:
             try:
                 for block in self._read_stream(file, path):
-                    yield with_constants(batch_to_table(block), constants)
+                    table = with_constants(batch_to_table(block), constants)
+                    yield table.replace_schema_metadata({FILE_KEY: path})
             except (DataError, FileNotFoundError, GeneratorExit):
                 raise
-            except (pa.ArrowInvalid, ValueError, EOFError) as error:
+            except (pa.ArrowInvalid, ValueError, EOFError, OSError) as error:
+                if isinstance(error, OSError) and not filesystems.is_damage(error):
+                    raise
                 raise FileFormatError(path, f"{type(error).__name__}: {error}") from error

@@ -113,7 +113,7 @@ class ParquetDatasource(Datasource):
                 return None
             raise
         except (pa.ArrowInvalid, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
+            if isinstance(error, OSError) and not filesystems.is_damage(error):
                 raise
             raise FileFormatError(path, f"not a whole Parquet file: {error}") from error
 
@@ -323,13 +323,15 @@ class ParquetDatasource(Datasource):
             self._filter,
             rows if self._row_limit is None else max(1, min(rows, self._row_limit)),
             ahead=not local and self._row_limit is None and row_bytes * largest < _AHEAD_BYTES,
+            may_vanish=self._ignore_missing_paths,
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Reading:
     """How a task reads: from where, which columns as what, the schema and filter of the result, how
-    many rows at a time; whether all of a row group is fetched ahead, in few requests."""
+    many rows at a time; whether all of a row group is fetched ahead, in few requests; whether a
+    file that is not there any more is left out."""
 
     filesystem: Any
     physical: Any
@@ -337,6 +339,7 @@ class _Reading:
     filter: Any
     batch_rows: int
     ahead: bool
+    may_vanish: bool
 
 
 def _is_whole(text: Any) -> bool:
@@ -389,8 +392,9 @@ def _read_run(reading: _Reading, path: str, numbers: list[int]) -> Iterator[Any]
                 ):
                     yield pa.Table.from_batches([batch])
     except FileNotFoundError:
-        raise
+        if not reading.may_vanish:
+            raise
     except (pa.ArrowInvalid, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if isinstance(error, OSError) and not filesystems.is_damage(error):
             raise
         raise FileFormatError(path, f"damaged Parquet file: {error}") from error

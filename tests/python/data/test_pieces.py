@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 import pyarrow as pa  # noqa: E402
 from pyarrow import csv  # noqa: E402
 from sheaf.data import block, errors  # noqa: E402
-from sheaf.data.datasource import file_based, pieces  # noqa: E402
+from sheaf.data.datasource import delimited, file_based, pieces  # noqa: E402
 from sheaf.data.datasource.delimited import CSVDatasource, JSONDatasource, TextDatasource  # noqa: E402
 
 
@@ -146,11 +146,12 @@ def test_long_lines(tmp_path, monkeypatch):
     assert len(tasks_of(source)) == 100 and rows(source) == whole(source, monkeypatch)
 
 
-def test_damage_in_a_later_piece(tmp_path):
+def test_damage_in_a_later_piece(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 300 + "1\n" + "1,2\n" * 300)
     # Damage near the beginning: such a file is not cut.
     with pytest.raises(errors.FileFormatError, match=r"a\.csv, line 302: .*got 1"):
         rows(CSVDatasource(str(tmp_path)))
+    monkeypatch.setattr(delimited, "_FIRST_BYTES", 500)
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n' * 150 + "none\n")
     with pytest.raises(errors.FileFormatError, match=r"a\.jsonl: not JSON.* of those behind byte"):
         rows(JSONDatasource(str(tmp_path)))

@@ -23,7 +23,7 @@ from sheaf.data.expressions.expression import Star
 __all__ = ["optimized"]
 
 _Columns = frozenset[str] | None  # That are looked at; None: all, as far as is known.
-_OWN_AGGREGATES = "sheaf.data.aggregate"  # The module of those that say which columns they read.
+_OWN_AGGREGATES = "sheaf.data.aggregate"  # Where those are that say which columns they read.
 
 
 def optimized(node: plan.Node) -> plan.Node:
@@ -145,7 +145,7 @@ def _looked_at_by_exchange(method: Any, wanted: _Columns) -> _Columns:
     if isinstance(method, Aggregate):
         found = set(method.keys)
         for one in method.aggregates:
-            if type(one).__module__ != _OWN_AGGREGATES or not hasattr(one, "_on"):
+            if not type(one).__module__.startswith(_OWN_AGGREGATES) or not hasattr(one, "_on"):
                 return None
             found.update(one.columns())
         return frozenset(found)

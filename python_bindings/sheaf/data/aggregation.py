@@ -47,6 +47,7 @@ class Aggregate(Method):
         if not states:
             states = [self._numbered(0, table.select(keys).group_by(keys).aggregate([]))]
         made = blocks.combine(blocks.concat(states))
+        made = made.replace_schema_metadata(table.schema.metadata)  # Errors name its file.
         parts = (
             rows_to.by_hash(made, keys, self.count) if keys else np.zeros(made.num_rows, np.int64)
         )

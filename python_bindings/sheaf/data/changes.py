@@ -220,7 +220,7 @@ class Changes:
         settled = task_options("with_columns", None, options.pop("compute", None), None, options)
         label = f"WithColumns({', '.join(expressions)})"
         return self._with(
-            plan.Map(
+            plan.WithColumns(
                 (self._plan,),
                 label,
                 transforms.with_columns(expressions),
@@ -228,6 +228,7 @@ class Changes:
                 settled,
                 keeps_rows=True,
                 default_options=settled == TaskOptions(),
+                expressions=expressions,
             )
         )
 
@@ -303,8 +304,9 @@ class Changes:
             The dataset.
         """
         names = columns_of("drop_columns", cols)
+        on_schema = functools.partial(_dropped, names)
         return self._project(
-            "drop_columns", transforms.drop(names), functools.partial(_dropped, names), options
+            "drop_columns", transforms.drop(names), on_schema, options, plan.Drop, columns=names
         )
 
     def rename_columns(self, names: Mapping[str, str] | Sequence[str], **options: Any) -> Dataset:

@@ -6,14 +6,17 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import pyarrow.compute as pc
+
 import sheaf
 from sheaf.data import block as blocks
-from sheaf.data import plan
+from sheaf.data import plan, transforms
 from sheaf.data.changes import Changes
 from sheaf.data.context import DataContext
 from sheaf.data.iterator import DataIterator, table_of
 from sheaf.data.not_built import METHODS, function
 from sheaf.data.operators import Bundle
+from sheaf.data.optimize import optimized
 from sheaf.data.reductions import Reductions
 from sheaf.data.schema import Schema, unify_schemas
 from sheaf.data.shell import Execution, InBackground
@@ -104,8 +107,12 @@ class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
         )
 
     def explain(self) -> None:
-        """Prints the plan, the last operator first."""
+        """Prints the plan, the last operator first, and what runs in its place, if that differs:
+        columns and filters that files are read with."""
         print(plan.describe(self._plan))
+        better = plan.describe(optimized(self._plan))
+        if better != plan.describe(self._plan):
+            print(f"\nOptimized:\n{better}")
 
     def stats(self) -> str:
         """Returns what the last run of this dataset took, as text."""
@@ -152,11 +159,8 @@ class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
         known = plan.known_rows(self._plan)
         if known is not None:
             return known
-        execution = self._execute()
-        try:
-            return sum(bundle.num_rows for bundle in execution)
-        finally:
-            execution.close()
+        node = plan.Count((self._plan,), "Count", transforms.count_rows)
+        return sum(pc.sum(table_of(bundle).column("rows")).as_py() for bundle in self._run(node))
 
     def num_blocks(self) -> int:
         """Returns how many blocks there are.

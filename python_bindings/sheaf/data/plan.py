@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sheaf.data.compute import TaskOptions
@@ -25,6 +25,11 @@ class Node:
     def name(self) -> str:
         """As progress and stats() show it."""
         return type(self).__name__
+
+    @property
+    def described(self) -> str:
+        """As explain() shows it."""
+        return self.name
 
     def with_inputs(self, *inputs: Node) -> Any:
         """The same over other inputs."""
@@ -55,6 +60,11 @@ class Read(Node):
     @property
     def name(self) -> str:
         return f"Read{self.datasource.get_name()}"
+
+    @property
+    def described(self) -> str:
+        details = getattr(self.datasource, "details", None)
+        return self.name + (details() if details is not None else "")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,6 +107,25 @@ class Select(Map):
     """Some columns."""
 
     columns: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Drop(Map):
+    """All columns but some."""
+
+    columns: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WithColumns(Map):
+    """Further columns by expressions."""
+
+    expressions: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Count(Map):
+    """Of each task how many rows it has, as the column "rows"."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -224,6 +253,6 @@ def known_bytes(node: Node) -> int | None:
 
 def describe(node: Node, depth: int = 0) -> str:
     """The tree as text, the last operator first."""
-    lines = ["   " * max(0, depth - 1) + ("+- " if depth else "") + f"{node.name}"]
+    lines = ["   " * max(0, depth - 1) + ("+- " if depth else "") + node.described]
     lines += [describe(child, depth + 1) for child in node.inputs]
     return "\n".join(lines)

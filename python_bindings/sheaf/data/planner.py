@@ -11,6 +11,7 @@ from typing import Any
 from sheaf.data import plan, transforms
 from sheaf.data.compute import TaskOptions
 from sheaf.data.operators import Bundle, Operator, Work
+from sheaf.data.optimize import optimized
 from sheaf.data.tasks import MapFunction, PartitionFunction, ReduceFunction, SliceFunction
 from sheaf.data.user_code import ClassUdf
 
@@ -39,7 +40,7 @@ class Planner:
 
     def plan(self, node: plan.Node) -> list[Operator]:
         """Operators for a logical plan, the last one's outputs its result."""
-        self._build(node)
+        self._build(optimized(node))
         return self.operators
 
     def _build(self, node: plan.Node) -> int:

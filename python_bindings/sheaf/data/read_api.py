@@ -9,10 +9,11 @@ from typing import Any
 
 import sheaf
 from sheaf.data import block as blocks
-from sheaf.data import generated, plan
+from sheaf.data import plan
 from sheaf.data.compute import task_options
 from sheaf.data.context import DataContext
 from sheaf.data.dataset import Dataset, MaterializedDataset, materialized
+from sheaf.data.datasource.in_memory import RangeDatasource
 from sheaf.data.operators import Bundle
 from sheaf.data.planner import local_cpus, parallelism
 from sheaf.data.tasks import Header
@@ -98,7 +99,7 @@ def range(
         The dataset.
     """
     count = _wanted("range", override_num_blocks, parallelism)
-    return read_datasource(generated.Range(n), parallelism=count, concurrency=concurrency)
+    return read_datasource(RangeDatasource(n), parallelism=count, concurrency=concurrency)
 
 
 def range_tensor(
@@ -121,7 +122,7 @@ def range_tensor(
     """
     count = _wanted("range_tensor", override_num_blocks, parallelism)
     return read_datasource(
-        generated.Range(n, tuple(shape)), parallelism=count, concurrency=concurrency
+        RangeDatasource(n, "tensor", tuple(shape)), parallelism=count, concurrency=concurrency
     )
 
 

@@ -63,13 +63,17 @@ def check_columns(columns: Iterable[str], there: Sequence[str], where: str = "")
             raise ColumnNotFoundError(name, there, where)
 
 
+FILE_KEY = b"sheaf.file"  # In the metadata of a schema: the file whose rows have it.
+
+
 def unify_schemas(schemas: Iterable[Any], files: Sequence[str] | None = None) -> Any:
     """One schema that all of these fit into: integers widen and become floats beside floats, a
     column that is missing or of type null somewhere is NULL there, structs have the fields of all.
 
     Args:
         schemas: of blocks or files, as pa.Schema.
-        files: where each was found, for errors; "block 3" when not given.
+        files: where each was found, for errors; when not given what their metadata say
+            (FILE_KEY), else "block 3".
 
     Returns:
         The pa.Schema; its columns in the order in which they first came.
@@ -86,7 +90,8 @@ def unify_schemas(schemas: Iterable[Any], files: Sequence[str] | None = None) ->
     types: dict[str, Any] = {}
     where: dict[str, str] = {}
     for number, schema in enumerate(schemas):
-        place = files[number] if files and number < len(files) else f"block {number}"
+        origin = (schema.metadata or {}).get(FILE_KEY, f"block {number}".encode())
+        place = files[number] if files and number < len(files) else origin.decode()
         for field in schema:
             if field.name not in types:
                 types[field.name], where[field.name] = field.type, place

@@ -29,6 +29,7 @@ __all__ = [
     "ClassUdf",
     "Transform",
     "chain",
+    "count_rows",
     "cut_blocks",
     "drop",
     "filter_expression",
@@ -418,6 +419,18 @@ def _limit_rows(count: int, tables: Iterator[Any]) -> Iterator[Any]:
         left -= min(left, table.num_rows)
         if left <= 0:
             return
+
+
+def count_rows(tables: Iterator[Any]) -> Iterator[Any]:
+    """How many rows the tables of a task have, as one row with the column "rows".
+
+    Args:
+        tables: what comes in.
+
+    Yields:
+        The table.
+    """
+    yield pa.table({"rows": [sum(table.num_rows for table in tables)]})
 
 
 def read(read_task: Any) -> Transform:

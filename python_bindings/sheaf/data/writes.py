@@ -182,6 +182,8 @@ class Writes:
             default_options=ray_remote_args is None and concurrency is None,
         )
         datasink.on_write_start(plan.known_schema(self._plan))
+        if getattr(datasink, "skips", False):
+            return
         try:
             results = [row for table in self._with(node)._tables_now(None) for row in _rows(table)]
             datasink.on_write_complete(_result(results))

@@ -57,6 +57,8 @@ def rows(source, parallelism=3):
 def write(sink, *tasks):
     """A whole write: each of the tasks writes its tables by a copy of the sink."""
     sink.on_write_start()
+    if sink.skips:
+        return
     returns = []
     for number, written in enumerate(tasks):
         copy = pickle.loads(cloudpickle.dumps(sink))

@@ -49,7 +49,14 @@ class WriteResult:
 
 
 class Datasink:
-    """Something that can be written to; derive from it and define write."""
+    """Something that can be written to; derive from it and define write.
+
+    Attributes:
+        skips: on_write_start has found that there is nothing to write: no task runs, and nothing
+            else is called.
+    """
+
+    skips = False
 
     def on_write_start(self, schema: Any = None) -> None:
         """Called once in the driver, before the sink goes to its tasks.

@@ -81,6 +81,10 @@ class Datasource:
         name = type(self).__name__
         return name[: -len("Datasource")] if name.endswith("Datasource") else name
 
+    def details(self) -> str:
+        """Returns what explain() shows behind its name: columns and filters that it reads with."""
+        return ""
+
     def estimate_inmemory_data_size(self) -> int | None:
         """Returns about how many bytes all blocks take; None: unknown."""
         return None
@@ -149,6 +153,17 @@ class Datasource:
             Another source.
         """
         raise NotImplementedError(f"{type(self).__name__} filters no rows")
+
+    def with_row_limit(self, rows: int) -> Datasource:
+        """The same source without what lies behind its first rows.
+
+        Args:
+            rows: how many, 0 or more, are wanted; it may give more.
+
+        Returns:
+            Another source, or this one where it cannot tell what to leave out.
+        """
+        return self
 
 
 def balanced(sizes: Sequence[int], groups: int) -> list[range]:

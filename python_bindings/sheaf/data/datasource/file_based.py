@@ -1,8 +1,10 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Sources that are files, each read from its beginning to its end by one task."""
+"""Sources that are files. A task reads some of them, from the beginning to the end, or a piece of a
+large one where its format allows that."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import copy
 import dataclasses
 import functools
@@ -16,9 +18,13 @@ from sheaf.data.block import BlockMetadata, batch_to_table
 from sheaf.data.datasource import filesystems
 from sheaf.data.datasource.datasource import Datasource, ReadTask, balanced
 from sheaf.data.datasource.partitioning import Partitioning, PathPartitionFilter, with_constants
+from sheaf.data.datasource.pieces import PIECE_BYTES, Piece, cut, is_plain, lines_of
 from sheaf.data.errors import DataError, FileFormatError
+from sheaf.data.schema import FILE_KEY
 
 __all__ = ["FileBasedDatasource", "FileShuffleConfig", "find_files"]
+
+_LOOKS_AT_ONCE = 16  # At beginnings of large files.
 
 
 @dataclasses.dataclass
@@ -186,37 +192,100 @@ class FileBasedDatasource(Datasource):
         each = self._rows_per_file()
         reader = copy.copy(self)  # Goes with every task, so without the list of all files.
         reader._files = []
-        for part in balanced([info.size or 0 for info in self._files], parallelism):
-            files = self._files[part.start : part.stop]
+        units = self._pieces()
+        for part in balanced([unit.size for unit in units], parallelism):
+            own = units[part.start : part.stop]
+            files = list(dict.fromkeys(unit.path for unit in own))
             metadata = BlockMetadata(
                 num_rows=None if each is None else each * len(files),
-                size_bytes=sum(info.size or 0 for info in files),
+                size_bytes=sum(unit.size for unit in own),
                 schema=self._schema,
-                input_files=[info.path for info in files],
+                input_files=files,
             )
-            read = functools.partial(reader._read_files, [info.path for info in files])
+            read = functools.partial(reader._read_pieces, own)
             tasks.append(ReadTask(read, metadata, self._schema, per_task_row_limit))
         return tasks
 
-    def _read_files(self, paths: list[str]) -> Iterator[Any]:
-        for path in paths:
+    def _beginning(self, file: Any) -> Any:
+        """What the beginning of a large file tells that its pieces need to know. None: it cannot be
+        read in pieces, which end at line ends.
+
+        Args:
+            file: open for reading anywhere.
+        """
+        return None
+
+    def _pieces(self) -> list[Piece]:
+        large = [info for info in self._files if (info.size or 0) > PIECE_BYTES]
+        if type(self)._beginning is FileBasedDatasource._beginning or self._open_stream_args:
+            large = []
+        with concurrent.futures.ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+            known = dict(zip((info.path for info in large), pool.map(self._known, large)))
+        units: list[Piece] = []
+        for info in self._files:
+            if known.get(info.path) is None:
+                units.append(Piece(info.path, size=info.size or 0))
+            else:
+                units += cut(info.path, info.size or 0, known[info.path])
+        return units
+
+    def _known(self, info: filesystems.FileInfo) -> Any:
+        if not is_plain(info.path):
+            return None
+        try:
+            with self._filesystem.open_input_file(info.path) as file:
+                return self._beginning(file)
+        except (OSError, pa.ArrowException, ValueError):  # The task that reads it will say.
+            return None
+
+    def _read_pieces(self, units: list[Piece]) -> Iterator[Any]:
+        for unit in units:
             try:
                 yield from filesystems.stream_retried(
-                    functools.partial(self._read_file, path), path
+                    functools.partial(self._read_file, unit), unit.path
                 )
             except FileNotFoundError:
                 if not self._ignore_missing_paths:
                     raise
 
-    def _read_file(self, path: str) -> Iterator[Any]:
+    def _read_file(self, unit: Piece) -> Iterator[Any]:
+        path = unit.path
         constants: dict[str, Any] = self._partitioning.values(path) if self._partitioning else {}
         if self._include_paths:
             constants["path"] = path
-        with self._open_input_source(self._filesystem, path) as file:
+        with self._opened(unit) as file:
             try:
-                for block in self._read_stream(file, path):
-                    yield with_constants(batch_to_table(block), constants)
+                for block in self._read_piece(file, unit):
+                    table = with_constants(batch_to_table(block), constants)
+                    yield table.replace_schema_metadata({FILE_KEY: path})
             except (DataError, FileNotFoundError, GeneratorExit):
                 raise
-            except (pa.ArrowInvalid, ValueError, EOFError) as error:
+            except (pa.ArrowInvalid, ValueError, EOFError, OSError) as error:
+                if isinstance(error, OSError) and not filesystems.is_damage(error):
+                    raise
                 raise FileFormatError(path, f"{type(error).__name__}: {error}") from error
+
+    def _opened(self, unit: Piece) -> Any:
+        if unit.stop is None:
+            return self._open_input_source(self._filesystem, unit.path)
+        return self._filesystem.open_input_file(unit.path)
+
+    def _read_piece(self, file: Any, unit: Piece) -> Iterator[Any]:
+        """Gives the blocks of a piece; `file` is as _opened gives it."""
+        if unit.stop is None:
+            yield from self._read_stream(file, unit.path)
+            return
+        lines = lines_of(file, unit)
+        if lines is None:
+            return
+        try:
+            yield from self._read_lines(lines, unit)
+        except FileFormatError as error:
+            if not unit.start or error.line is None:
+                raise
+            where = f"line {error.line} of those behind byte {unit.start}"
+            raise FileFormatError(error.path, f"{error.problem} ({where})") from error
+
+    def _read_lines(self, lines: Any, unit: Piece) -> Iterator[Any]:
+        """As _read_stream, of the lines of a piece."""
+        yield from self._read_stream(lines, unit.path)

@@ -1,8 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Sinks that are folders of files. Tasks write below a folder of their own write, ".sheaf-WORD",
-and the driver moves the files to their names when all tasks are done: a task that is run again
-leaves one file, and a write that fails none. Where a file appears only when it is closed (object
-stores), tasks write under the names themselves."""
+"""Sinks that are folders of files. Tasks write beside (see staging.py), and the driver moves the
+files to their names when all tasks are done: a task that is run again leaves one file, and a write
+that fails none. Where a file appears only when it is closed (object stores), tasks write under the
+names themselves, which are the same for each try of a task."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sheaf.data.block import BlockAccessor, slice_rows, table_to_rows
 from sheaf.data.datasource import filesystems
 from sheaf.data.datasource.datasink import Datasink, SaveMode, WriteResult
 from sheaf.data.datasource.filename_provider import FilenameProvider
+from sheaf.data.datasource.staging import Staging, delete_files, finish_dead_writes, folder_of
 from sheaf.data.errors import WriteError
 from sheaf.data.task_context import TaskContext
 from sheaf.exceptions import OutOfDiskError
@@ -59,21 +60,24 @@ class FileDatasink(Datasink):
         self.filename_provider = filename_provider or FilenameProvider(dataset_uuid, file_format)
         self.mode = SaveMode(mode)
         self.write_uuid = dataset_uuid or uuid.uuid4().hex
-        self.skips = False  # Of SaveMode.IGNORE, when there are files.
+        self._attempt = ""  # Of a task: one that was given up may still write.
+        self._completing = False
+        self._folder = ""  # Where tasks write: the driver names it.
 
     @property
-    def _folder(self) -> str:
-        """Where tasks write."""
+    def _staging(self) -> Staging | None:
+        """Where tasks write; None: under the names themselves."""
         if self.filesystem.type_name in _WHOLE_WHEN_CLOSED:
-            return self.path
-        return posixpath.join(self.path, f".sheaf-{self.write_uuid}")
+            return None
+        return Staging(self.filesystem, self._folder)
 
     def _existing(self) -> list[str]:
         listed = filesystems.list_files(self.filesystem, [self.path], ignore_missing_paths=True)
         return [info.path for info in listed]
 
     def on_write_start(self, schema: Any = None) -> None:
-        """Looks at what is there, and makes the folders.
+        """Looks at what is there, and makes the folders; what a write has left whose driver died is
+        removed, or finished, first.
 
         Args:
             schema: has no effect.
@@ -81,12 +85,20 @@ class FileDatasink(Datasink):
         Raises:
             ValueError: there are files, and the mode is SaveMode.ERROR.
         """
+        self._folder = folder_of(self.path, self.write_uuid)
+        staging = self._staging
+        if staging is not None:
+            finish_dead_writes(self.filesystem, self.path)
         there = self._existing()
         if there and self.mode == SaveMode.ERROR:
             raise ValueError(f"{self.path} holds {len(there)} files, and mode is SaveMode.ERROR")
         self.skips = bool(there) and self.mode == SaveMode.IGNORE
-        if not self.skips and self.try_create_dir:
-            self.filesystem.create_dir(self._folder, recursive=True)
+        if self.skips:
+            return
+        if self.try_create_dir:
+            self.filesystem.create_dir(self.path, recursive=True)
+        if staging is not None:
+            self.filesystem.create_dir(staging.folder, recursive=True)
 
     def write(self, blocks: Iterable[Any], ctx: TaskContext) -> list[tuple[str, str]]:
         """Writes the files of a task.
@@ -102,8 +114,13 @@ class FileDatasink(Datasink):
             OutOfDiskError: the disk is full.
             WriteError: a file could not be written.
         """
-        if self.skips:
-            return []
+        staging = self._staging
+        if staging is not None:
+            self._attempt = uuid.uuid4().hex[:8]
+            # Not with those above it: when the write has failed the folder is not made anew.
+            self.filesystem.create_dir(
+                posixpath.join(staging.folder, self._attempt), recursive=False
+            )
         written: list[tuple[str, str]] = []
         for index, table in enumerate(block for block in blocks if block.num_rows):
             self.write_block(BlockAccessor.for_block(table), index, ctx, written)
@@ -136,9 +153,11 @@ class FileDatasink(Datasink):
             fill: writes into an open file.
             written: takes the file, as of write.
         """
-        temporary = posixpath.join(self._folder, name)
+        staging = self._staging
+        folder = posixpath.join(staging.folder, self._attempt) if staging else self.path
+        temporary = posixpath.join(folder, name)
         try:
-            if "/" in name and self.try_create_dir:
+            if "/" in name and (self.try_create_dir or staging is not None):
                 self.filesystem.create_dir(posixpath.dirname(temporary), recursive=True)
             with self.open_output_stream(temporary) as file:
                 fill(file)
@@ -165,20 +184,16 @@ class FileDatasink(Datasink):
         Args:
             write_result: of all tasks.
         """
-        if self.skips:
-            return
+        self._completing = True
         moves = [move for returned in write_result.write_returns for move in returned or ()]
-        if self.mode == SaveMode.OVERWRITE:
-            new = {final for _, final in moves}
-            for path in self._existing():
-                if path not in new:
-                    self.filesystem.delete_file(path)
-        for temporary, final in moves:
-            if temporary == final:
-                continue
-            self.filesystem.create_dir(posixpath.dirname(final), recursive=True)
-            self.filesystem.move(temporary, final)
-        self._remove_folder()
+        new = {final for _, final in moves}
+        old = self._existing() if self.mode == SaveMode.OVERWRITE else []
+        deletes = [path for path in old if path not in new]
+        staging = self._staging
+        if staging is None:
+            delete_files(self.filesystem, deletes)
+        else:
+            staging.commit(moves, deletes)
 
     def on_write_failed(self, error: Exception) -> None:
         """Removes what tasks have written.
@@ -186,15 +201,14 @@ class FileDatasink(Datasink):
         Args:
             error: of a task.
         """
-        self._remove_folder()
-
-    def _remove_folder(self) -> None:
-        if self._folder == self.path:
-            return
-        try:
-            self.filesystem.delete_dir(self._folder)
-        except FileNotFoundError:
-            pass
+        staging = self._staging
+        if self._completing:
+            return  # That has cleaned up, or leaves what the next write goes on with.
+        if staging is not None:
+            staging.remove()
+        else:
+            written = [path for path in self._existing() if self.write_uuid in path]
+            delete_files(self.filesystem, written)
 
 
 class RowBasedFileDatasink(FileDatasink):

@@ -8,13 +8,22 @@ import dataclasses
 import errno
 import functools
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from sheaf.data.errors import MissingPackageError
 
-__all__ = ["FileInfo", "is_local", "list_files", "resolve", "retried", "stream_retried"]
+__all__ = [
+    "FileInfo",
+    "is_damage",
+    "is_local",
+    "list_files",
+    "resolve",
+    "retried",
+    "stream_retried",
+]
 
 _T = TypeVar("_T")
 _TRIES = 4
@@ -26,6 +35,12 @@ _FINAL = (
     NotADirectoryError,
     PermissionError,
 )
+_DAMAGE = re.compile(
+    "parquet|thrift|corrupt|compress|inflate|zlib|lz4|zstd|brotli|bz2|snappy|end of stream|decod"
+    "|magic|malformed|invalid|page|checksum",
+    re.IGNORECASE,
+)
+_ELSEWHERE = re.compile("AWS Error|curlCode|google::cloud|Azure|Could not connect", re.IGNORECASE)
 _FINAL_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG, errno.EINVAL)
 
 
@@ -131,13 +146,32 @@ def list_files(
                 yield FileInfo(below.path, below.size)
 
 
+def is_damage(error: BaseException) -> bool:
+    """Whether an error says that what was read is not what it should be. Arrow raises OSError for
+    that, too, without a number.
+
+    Args:
+        error: of reading.
+
+    Returns:
+        Whether it does.
+    """
+    return (
+        type(error) is OSError
+        and error.errno is None
+        and _DAMAGE.search(str(error)) is not None
+        and _ELSEWHERE.search(str(error)) is None
+    )
+
+
 def _may_pass(error: BaseException) -> bool:
-    """Whether trying again can help: not when the file is not there, or the disk is full."""
+    """Whether trying again can help: not when the file is not there or damaged, or the disk is
+    full."""
     return (
         isinstance(error, OSError)
         and not isinstance(error, _FINAL)
         and error.errno not in _FINAL_NUMBERS
-        and "Parquet" not in str(error)
+        and not is_damage(error)
     )
 
 

@@ -29,6 +29,8 @@ class RangeDatasource(Datasource):
         column_name: "id", or "data" for tensors, when not given.
     """
 
+    is_light = True  # It takes no more than making tables.
+
     def __init__(
         self,
         n: int,
@@ -37,7 +39,7 @@ class RangeDatasource(Datasource):
         column_name: str | None = None,
     ):
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise ValueError(f"range({n!r}): want a whole number of rows, 0 or more")
+            raise ValueError(f"range: n={n!r}: want a whole number of rows, 0 or more")
         self._rows = int(n)
         self._shape = tuple(tensor_shape) if block_format == "tensor" else None
         self._column = column_name or ("data" if self._shape else "id")

@@ -4,10 +4,12 @@ and only the columns and row groups that are asked for are read, a batch at a ti
 
 from __future__ import annotations
 
+import bisect
 import concurrent.futures
 import copy
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,23 +21,16 @@ from sheaf.data.datasource import filesystems
 from sheaf.data.datasource.datasource import Datasource, ReadTask, balanced
 from sheaf.data.datasource.file_based import find_files
 from sheaf.data.datasource.partitioning import Partitioning, PathPartitionFilter, with_constants
+from sheaf.data.datasource.row_groups import matching, of_footer
 from sheaf.data.errors import FileFormatError
-from sheaf.data.schema import check_columns, unify_schemas
+from sheaf.data.schema import check_columns, conform, unify_schemas
 
 __all__ = ["ParquetDatasource"]
 
 _BATCH_BYTES = 16 << 20  # What a task decodes at a time.
 _FOOTERS_AT_ONCE = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class _Group:
-    """One row group: its file, its number there, its rows, and its bytes by columns of the file."""
-
-    path: str
-    number: int
-    rows: int
-    column_bytes: dict[str, int]
+_BUFFER_BYTES = 64 << 10  # Of each column.
+_AHEAD_BYTES = 64 << 20  # Row groups up to this are fetched whole from other machines.
 
 
 class ParquetDatasource(Datasource):
@@ -84,9 +79,11 @@ class ParquetDatasource(Datasource):
         )
         self._batch_size = (to_batch_kwargs or {}).get("batch_size")
         self._ignore_missing_paths = ignore_missing_paths
-        self._predicate: Any = None
+        self._filter: Any = None  # As the expression of the plan.
+        self._row_limit: int | None = None
         footers = self._footers([info.path for info in files])
-        self._groups = [group for path, footer in footers for group in _groups(path, footer)]
+        self._groups = [group for path, footer in footers for group in of_footer(path, footer)]
+        self._all_groups = len(self._groups)
         found = [path for path, _ in footers]
         self._constants = self._constants_of(found, partitioning, include_paths)
         physical = unify_schemas(
@@ -116,7 +113,7 @@ class ParquetDatasource(Datasource):
                 return None
             raise
         except (pa.ArrowInvalid, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
+            if isinstance(error, OSError) and not filesystems.is_damage(error):
                 raise
             raise FileFormatError(path, f"not a whole Parquet file: {error}") from error
 
@@ -161,21 +158,54 @@ class ParquetDatasource(Datasource):
 
     def num_rows(self) -> int | None:
         """Returns how many rows there are, from the footers; None when rows are filtered."""
-        return None if self._predicate is not None else sum(group.rows for group in self._groups)
+        return None if self._filter is not None else sum(group.rows for group in self._groups)
 
-    def _group_bytes(self, group: _Group) -> int:
-        fixed = 0
-        for name in self._columns:
-            width = 8
-            if name in group.column_bytes:
-                kind = self._physical.field(name).type
-                width = kind.bit_width // 8 if pa.types.is_primitive(kind) else 0
-            fixed += max(group.column_bytes.get(name, 0), width * group.rows)
-        return fixed
+    def details(self) -> str:
+        """Returns which columns, rows and row groups it reads, where that is not all."""
+        found = []
+        if self._columns != self._all_columns():
+            found.append(f"columns={self._columns}")
+        if self._filter is not None:
+            found.append(f"filter={self._filter}")
+        if len(self._groups) < self._all_groups:
+            found.append(f"{len(self._groups)} of {self._all_groups} row groups")
+        return f"({', '.join(found)})" if found else ""
+
+    @functools.cached_property
+    def _sizes(self) -> list[int]:
+        """Bytes of each row group, about: of columns whose values all have one width at least
+        these, as the file has few bytes of values that repeat."""
+        read = self._physical_columns()
+        types = {name: self._physical.field(name).type for name in read}
+        constants = len(set(self._columns) - set(read))
+        widths = {
+            name: kind.bit_width // 8 if pa.types.is_primitive(kind) else 0
+            for name, kind in types.items()
+        }
+        sizes = []
+        for group in self._groups:
+            stored = group.column_bytes(list(types))
+            whole = (max(stored.get(name, 0), each * group.rows) for name, each in widths.items())
+            sizes.append(sum(whole) + 8 * constants * group.rows)
+        return sizes
+
+    def _physical_columns(self) -> list[str]:
+        """Those that are read from the files: of the result, and for the filter."""
+        wanted = dict.fromkeys(self._columns)
+        if self._filter is not None:
+            wanted.update(dict.fromkeys(sorted(self._filter.columns())))
+        constants = self._constant_types()
+        return [name for name in wanted if name not in constants]
 
     def estimate_inmemory_data_size(self) -> int:
         """Returns about how many bytes the columns that are read take, from the footers."""
-        return sum(map(self._group_bytes, self._groups))
+        return sum(self._sizes)
+
+    def _changed(self, **fields: Any) -> ParquetDatasource:
+        other = copy.copy(self)
+        other.__dict__.pop("_sizes", None)
+        other.__dict__.update(fields)
+        return other
 
     def input_files(self) -> list[str]:
         """Returns the paths of all files."""
@@ -195,13 +225,11 @@ class ParquetDatasource(Datasource):
             Another source.
         """
         check_columns(columns, self._columns, "read_parquet")
-        other = copy.copy(self)
-        other._columns = list(columns)
-        return other
+        return self._changed(_columns=list(columns))
 
     def supports_predicate(self, expression: Any) -> bool:
-        """Whether the expression has a form that Parquet readers filter by, over columns of the
-        files.
+        """Whether the expression has a form that statistics are understood by, over columns that
+        are read.
 
         Args:
             expression: of sheaf.data.expressions.
@@ -209,13 +237,14 @@ class ParquetDatasource(Datasource):
         Returns:
             Whether it does.
         """
-        filter_of = getattr(expression, "to_parquet_filter", lambda: None)()
-        if filter_of is None:
+        if expression.to_parquet_filter() is None or not expression.columns() <= set(self._columns):
             return False
-        return set(expression.columns()) <= set(self._physical.names) - set(self._constant_types())
+        kind = expression.get_type(self.schema())
+        return kind is not None and bool(pa.types.is_boolean(kind))
 
     def with_predicate(self, expression: Any) -> ParquetDatasource:
-        """The same files without the rows for which the expression is not true.
+        """The same files without the rows for which the expression is not true; files and row
+        groups that have none, by their paths and statistics, are not read.
 
         Args:
             expression: one that supports_predicate accepts.
@@ -223,10 +252,31 @@ class ParquetDatasource(Datasource):
         Returns:
             Another source.
         """
-        found = expression.to_parquet_filter()
-        other = copy.copy(self)
-        other._predicate = found if self._predicate is None else self._predicate & found
-        return other
+        schema, columns, groups = self.schema(), sorted(expression.columns()), self._groups
+        # Statistics leave out NaN, for which these may be true.
+        floats = any(pa.types.is_floating(schema.field(name).type) for name in columns)
+        if not (floats and expression.kernels() & {"not_equal", "invert", "is_in"}):
+            predicate = expression.to_parquet_filter()
+            groups = matching(groups, predicate, columns, schema, self._constants)
+        both = expression if self._filter is None else self._filter & expression
+        return self._changed(_filter=both, _groups=groups)
+
+    def with_row_limit(self, rows: int) -> ParquetDatasource:
+        """The same files up to the row group that has the last of these rows; all where rows are
+        filtered, of which only reading tells how many are left.
+
+        Args:
+            rows: how many.
+
+        Returns:
+            Another source.
+        """
+        if self._filter is not None:
+            return self._changed(_row_limit=rows)
+        ends = list(itertools.accumulate(group.rows for group in self._groups))
+        return self._changed(
+            _groups=self._groups[: bisect.bisect_left(ends, rows) + 1], _row_limit=rows
+        )
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
@@ -241,59 +291,59 @@ class ParquetDatasource(Datasource):
         Returns:
             The tasks.
         """
-        sizes = [self._group_bytes(group) for group in self._groups]
-        schema = self.schema()
+        sizes, schema = self._sizes, self.schema()
         tasks = []
-        for part in balanced(sizes, parallelism):
+        for part in balanced(sizes, parallelism) or [range(0)]:  # One gives the schema at least.
             groups = self._groups[part.start : part.stop]
             size = sum(sizes[part.start : part.stop])
             rows = sum(group.rows for group in groups)
             files = list(dict.fromkeys(group.path for group in groups))
-            known = None if self._predicate is not None else rows
+            known = None if self._filter is not None else rows
             metadata = BlockMetadata(known, size, schema, files)
             runs = [(path, [g.number for g in groups if g.path == path]) for path in files]
             read = functools.partial(
                 _read_runs,
-                self._reading(max(1, size // max(1, rows))),
+                self._reading(
+                    max(1, size // max(1, rows)), max((group.rows for group in groups), default=0)
+                ),
                 runs,
                 {path: self._constants[path] for path in files},
             )
             tasks.append(ReadTask(read, metadata, schema, per_task_row_limit))
         return tasks
 
-    def _reading(self, row_bytes: int) -> _Reading:
-        physical = [name for name in self._columns if name not in self._constant_types()]
+    def _reading(self, row_bytes: int, largest: int) -> _Reading:
         rows = self._batch_size or min(max(_BATCH_BYTES // row_bytes, 1), 1 << 17)
+        local = filesystems.is_local(self._filesystem)
+        read = self._physical_columns()
         return _Reading(
-            self._filesystem, self._physical, physical, self.schema(), self._predicate, rows
+            self._filesystem,
+            pa.schema([self._physical.field(name) for name in read]),
+            self.schema(),
+            self._filter,
+            rows if self._row_limit is None else max(1, min(rows, self._row_limit)),
+            ahead=not local and self._row_limit is None and row_bytes * largest < _AHEAD_BYTES,
+            may_vanish=self._ignore_missing_paths,
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Reading:
-    """How a task reads: from where, as what, which columns and rows, how many at a time."""
+    """How a task reads: from where, which columns as what, the schema and filter of the result, how
+    many rows at a time; whether all of a row group is fetched ahead, in few requests; whether a
+    file that is not there any more is left out."""
 
     filesystem: Any
     physical: Any
-    columns: list[str]
     result: Any
-    predicate: Any
+    filter: Any
     batch_rows: int
+    ahead: bool
+    may_vanish: bool
 
 
 def _is_whole(text: Any) -> bool:
     return isinstance(text, str) and text.lstrip("-").isdigit() and (text == str(int(text)))
-
-
-def _groups(path: str, footer: Any) -> Iterator[_Group]:
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        sizes: dict[str, int] = {}
-        for place in range(group.num_columns):
-            column = group.column(place)
-            name = column.path_in_schema.partition(".")[0]
-            sizes[name] = sizes.get(name, 0) + column.total_uncompressed_size
-        yield _Group(path, number, group.num_rows, sizes)
 
 
 def _read_runs(
@@ -302,8 +352,11 @@ def _read_runs(
     for path, numbers in runs:
         read = functools.partial(_read_run, reading, path, numbers)
         for table in filesystems.stream_retried(read, path):
-            table = with_constants(table, constants[path]).select(reading.result.names)
-            yield _plain(table).cast(reading.result) if table.num_columns else table
+            table = _plain(with_constants(conform(table, reading.physical), constants[path]))
+            if reading.filter is not None:
+                table = table.filter(reading.filter.evaluate(table))
+            table = table.select(reading.result.names)
+            yield table.cast(reading.result) if table.num_columns else table
     if not runs:
         yield reading.result.empty_table()
 
@@ -319,31 +372,29 @@ def _plain(table: Any) -> Any:
 
 
 def _read_run(reading: _Reading, path: str, numbers: list[int]) -> Iterator[Any]:
-    import pyarrow.dataset as ds
+    """The columns of some row groups that the file has, a batch at a time: only its pages and one
+    buffer for each column are in memory, however large a row group is."""
+    import pyarrow.parquet as pq
 
     try:
-        files = ds.ParquetFileFormat()
-        whole = files.make_fragment(path, reading.filesystem, row_groups=numbers)
-        # One at a time: with a filter, a scan of several gives them in the order of a hash table.
-        groups = sorted(whole.split_by_row_group(), key=lambda group: group.row_groups[0].id)
-        for number, group in enumerate(groups):
-            scanner = group.scanner(
-                schema=reading.physical,
-                columns=reading.columns,
-                filter=reading.predicate,
-                batch_size=reading.batch_rows,
-                batch_readahead=2,
-                fragment_readahead=1,
-                use_threads=False,
-            )
-            for batch in scanner.to_batches():
-                if not batch.num_columns:
-                    yield empty_rows(batch.num_rows)
-                elif batch.num_rows or not number:  # One without rows, for its schema.
+        with reading.filesystem.open_input_file(path) as source:
+            file = pq.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=reading.ahead)
+            there = set(file.schema_arrow.names)
+            columns = [name for name in reading.physical.names if name in there]
+            if not columns:
+                yield empty_rows(sum(file.metadata.row_group(n).num_rows for n in numbers))
+                return
+            if not any(file.metadata.row_group(number).num_rows for number in numbers):
+                yield file.schema_arrow.empty_table().select(columns)
+            for number in numbers:
+                for batch in file.iter_batches(
+                    reading.batch_rows, row_groups=[number], columns=columns, use_threads=False
+                ):
                     yield pa.Table.from_batches([batch])
     except FileNotFoundError:
-        raise
+        if not reading.may_vanish:
+            raise
     except (pa.ArrowInvalid, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if isinstance(error, OSError) and not filesystems.is_damage(error):
             raise
         raise FileFormatError(path, f"damaged Parquet file: {error}") from error

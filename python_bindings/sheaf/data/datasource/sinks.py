@@ -16,7 +16,7 @@ from sheaf.data.block import BlockAccessor, combine, table_to_rows
 from sheaf.data.columns import column_to_numpy
 from sheaf.data.datasource.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
 from sheaf.data.errors import BatchError, MissingPackageError
-from sheaf.data.schema import check_columns
+from sheaf.data.schema import FILE_KEY, check_columns
 
 __all__ = ["CSVDatasink", "ImageDatasink", "JSONDatasink", "NumpyDatasink", "ParquetDatasink"]
 
@@ -60,7 +60,10 @@ class ParquetDatasink(BlockBasedFileDatasink):
         """
         import pyarrow.parquet as pq
 
-        pq.write_table(block.to_arrow(), file, **_options(self._args_fn, self._args))
+        table = block.to_arrow()
+        metadata = {key: v for key, v in (table.schema.metadata or {}).items() if key != FILE_KEY}
+        table = table.replace_schema_metadata(metadata or None)
+        pq.write_table(table, file, **_options(self._args_fn, self._args))
 
     def write_table(self, table: Any, name: str, written: list[tuple[str, str]]) -> None:
         """Writes a table, into folders by its partitions.

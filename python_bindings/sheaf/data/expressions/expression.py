@@ -92,6 +92,10 @@ class Expr:
         """Returns the names of all columns that it reads."""
         return set().union(*(one.columns() for one in self.inputs()))
 
+    def kernels(self) -> set[str]:
+        """Returns the names of the kernels of pyarrow.compute that it is made of."""
+        return set().union(*(one.kernels() for one in self.inputs()))
+
     def to_parquet_filter(self) -> Any:
         """Returns the pyarrow.compute.Expression that selects the same rows; None: there is
         none."""
@@ -384,6 +388,10 @@ class Call(Expr):
 
     def inputs(self) -> Sequence[Expr]:
         return self._args
+
+    def kernels(self) -> set[str]:
+        """Returns this kernel and those of its arguments."""
+        return {self._kernel} | super().kernels()
 
     def to_parquet_filter(self) -> Any:
         """Returns the same over fields, for comparisons, & | ~, and tests for NULL."""

@@ -93,6 +93,7 @@ __all__ = [
     "read_tfrecords",
     "read_webdataset",
 ]
+_OF_PREPROCESSOR = ("Preprocessor",)
 _OF_DATASOURCE = (  # Imported when they are first asked for.
     "BlockBasedFileDatasink",
     "Datasink",
@@ -109,6 +110,10 @@ def __getattr__(name: str) -> Any:
         from sheaf.data import datasource
 
         return getattr(datasource, name)
+    if name in _OF_PREPROCESSOR:
+        from sheaf.data import preprocessor
+
+        return getattr(preprocessor, name)
     if name in FUNCTIONS:
         return function(f"data.{name}", FUNCTIONS[name])
     raise AttributeError(f"sheaf.data has no '{name}'")

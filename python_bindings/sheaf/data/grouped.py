@@ -56,8 +56,11 @@ class GroupedData:
         method = Aggregate(self._count, keys=self._keys, aggregates=tuple(aggs))
         if not self._keys:
             method.count = 1
-        node = plan.Exchange((self._dataset._plan,), "Aggregate", method)
-        return self._dataset._with(node)
+        read = dict.fromkeys([*self._keys, *(name for agg in aggs for name in agg.columns())])
+        source = self._dataset
+        if read and all(agg.reads_only_columns() for agg in aggs):
+            source = source.select_columns(list(read))  # Readers of files leave out the others.
+        return source._with(plan.Exchange((source._plan,), "Aggregate", method))
 
     def _each(self, name: str, on: Any, **options: Any) -> Dataset:
         from sheaf.data import aggregate

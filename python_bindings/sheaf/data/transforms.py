@@ -347,6 +347,9 @@ def select(columns: Sequence[str]) -> Transform:
 
 def _select(columns: list[str], tables: Iterator[Any]) -> Iterator[Any]:
     for table in tables:
+        if not table.num_columns and not table.num_rows:  # Of a dataset without rows.
+            yield table
+            continue
         check_columns(columns, table.column_names, "select_columns")
         yield table.select(columns)
 

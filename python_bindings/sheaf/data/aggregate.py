@@ -18,6 +18,7 @@ from sheaf.data.aggregates.kernels import (
 )
 from sheaf.data.aggregates.lists import (
     ApproximateQuantile,
+    ApproximateTopK,
     AsList,
     CountDistinct,
     Quantile,
@@ -25,11 +26,14 @@ from sheaf.data.aggregates.lists import (
     ValueCounter,
 )
 
+VectorizedAggregateFnV2 = AggregateFnV2
+
 __all__ = [
     "AbsMax",
     "AggregateFn",
     "AggregateFnV2",
     "ApproximateQuantile",
+    "ApproximateTopK",
     "AsList",
     "Count",
     "CountDistinct",
@@ -42,6 +46,7 @@ __all__ = [
     "Sum",
     "Unique",
     "ValueCounter",
+    "VectorizedAggregateFnV2",
     "ZeroPercentage",
     "finish",
     "merge",

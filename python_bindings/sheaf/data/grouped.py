@@ -10,6 +10,7 @@ from typing import Any
 from sheaf.data import plan, transforms
 from sheaf.data.aggregation import Aggregate, MapGroups
 from sheaf.data.compute import task_options, udf_of
+from sheaf.data.methods.arguments import suggesting
 from sheaf.data.user_code import ClassUdf, operator_name
 
 Dataset = Any  # Which has this among its bases.
@@ -190,3 +191,6 @@ class GroupedData:
 
 def _with_column(name: str, expr: Any, table: Any) -> Any:
     return next(transforms.with_columns({name: expr})(iter([table])))
+
+
+suggesting(GroupedData)

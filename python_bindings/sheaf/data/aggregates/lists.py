@@ -198,6 +198,49 @@ class ValueCounter(Unique):
         )
 
 
+class ApproximateTopK(ValueCounter):
+    """The most frequent values of a column, as a list of {column: value, "count": n}. The counts
+    are exact.
+
+    Args:
+        on: the column.
+        k: how many at most.
+        log_capacity: has no effect.
+        alias_name: of the result.
+        encode_lists: True is not in Sheaf.
+    """
+
+    _KIND = "approx_topk"
+
+    def __init__(
+        self,
+        on: str,
+        k: int,
+        log_capacity: int = 15,
+        alias_name: str | None = None,
+        encode_lists: bool = False,
+    ):
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ValueError(f"k={k!r}: want a number of 1 or more")
+        if encode_lists:
+            raise NotImplementedError("ApproximateTopK: encode_lists: use Dataset.explode before")
+        super().__init__(on, alias_name)
+        self._most = k
+
+    def results(self, states: list[Any]) -> Any:
+        """The results of states."""
+        assert self._on is not None
+        kind = states[0].type.value_type
+        made = [
+            [
+                {self._on: value, "count": count}
+                for value, count in zip(one["values"][: self._most], one["counts"])
+            ]
+            for one in super().results(states).to_pylist()
+        ]
+        return pa.array(made, pa.list_(pa.struct([(self._on, kind), ("count", pa.int64())])))
+
+
 def _counted(lists: Any, counts: Any) -> list[Any]:
     """The distinct values of each list, in the order in which they first come, and the sums of
     their counts."""

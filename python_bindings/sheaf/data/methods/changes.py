@@ -235,6 +235,7 @@ class Changes:
         on_schema: Any,
         options: Mapping[str, Any],
         node: Any = plan.Map,
+        keeps_rows: bool = True,
         **more: Any,
     ) -> Dataset:
         given = dict(options)
@@ -248,7 +249,7 @@ class Changes:
                 transform,
                 None,
                 settled,
-                keeps_rows=True,
+                keeps_rows=keeps_rows,
                 on_schema=on_schema,
                 default_options=settled == TaskOptions(),
                 **more,
@@ -315,15 +316,8 @@ class Changes:
         Returns:
             The dataset.
         """
-        return self._project(
-            "explode", functools.partial(_explode, column), None, {}
-        )._not_one_to_one()
-
-    def _not_one_to_one(self) -> Dataset:
-        import dataclasses
-
-        assert isinstance(self._plan, plan.Map)
-        return self._with(dataclasses.replace(self._plan, keeps_rows=False))
+        exploding = functools.partial(_explode, column)
+        return self._project("explode", exploding, None, {}, keeps_rows=False)
 
 
 def _selected(names: tuple[str, ...], schema: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sheaf.data import exchange, plan
 from sheaf.data.compute import task_options
-from sheaf.data.methods.arguments import columns_of, count_of, seed_of
+from sheaf.data.methods.arguments import columns_of, count_of, reseeds, seed_of
 
 Dataset = Any  # Which has this among its bases.
 GroupedData = Any
@@ -123,7 +123,9 @@ class Rearrangements:
             The dataset.
         """
         settled = task_options("random_shuffle", None, None, None, options)
-        method = exchange.Shuffle(count_of("random_shuffle", num_blocks), seed=seed_of(seed))
+        method = exchange.Shuffle(
+            count_of("random_shuffle", num_blocks), seed=seed_of(seed), reseeds=reseeds(seed)
+        )
         return self._with(plan.Exchange((self._plan,), "RandomShuffle", method, settled))
 
     def randomize_block_order(self, *, seed: Any = None) -> Dataset:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 try:
     import pyarrow  # noqa: F401
 except ImportError as error:
@@ -93,22 +95,48 @@ __all__ = [
     "read_tfrecords",
     "read_webdataset",
 ]
-_OF_DATASOURCE = (  # Imported when they are first asked for.
-    "BlockBasedFileDatasink",
-    "Datasink",
-    "Datasource",
-    "FileShuffleConfig",
-    "ReadTask",
-    "RowBasedFileDatasink",
-    "SaveMode",
+_LATER = {  # Imported when they are first asked for.
+    **dict.fromkeys(
+        (
+            "BlockBasedFileDatasink",
+            "Datasink",
+            "Datasource",
+            "FileShuffleConfig",
+            "ReadTask",
+            "RowBasedFileDatasink",
+            "SaveMode",
+        ),
+        "sheaf.data.datasource",
+    ),
+    **dict.fromkeys(
+        ("from_daft", "from_dask", "from_modin", "from_tf", "sql"), "sheaf.data.frames"
+    ),
+    "DatasetSummary": "sheaf.data.methods.summaries",
+    "MixStoppingCondition": "sheaf.data.methods.mixing",
+    "Preprocessor": "sheaf.data.preprocessor",
+    "RandomSeedConfig": "sheaf.data.methods.arguments",
+    "SinkMode": "sheaf.data.not_built",
+}
+_MODULES = (
+    "aggregate",
+    "block",
+    "collate_fn",
+    "datasource",
+    "datatype",
+    "exceptions",
+    "expressions",
+    "extensions",
+    "preprocessor",
+    "preprocessors",
 )
+NodeIdStr = str
 
 
 def __getattr__(name: str) -> Any:
-    if name in _OF_DATASOURCE:
-        from sheaf.data import datasource
-
-        return getattr(datasource, name)
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"sheaf.data.{name}")
     if name in FUNCTIONS:
         return function(f"data.{name}", FUNCTIONS[name])
     raise AttributeError(f"sheaf.data has no '{name}'")

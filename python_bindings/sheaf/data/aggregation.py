@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sheaf.data import aggregate
 from sheaf.data import block as blocks
 from sheaf.data import partition as rows_to
 from sheaf.data.exchange import Method
 from sheaf.data.schema import check_columns
-
-_NUMBER = "__aggregate__"  # Which aggregate a row of partial results is of.
 
 
 @dataclasses.dataclass
@@ -40,69 +39,24 @@ class Aggregate(Method):
         assert self.count is not None
         if not table.num_columns and not table.num_rows:  # Of a dataset without rows.
             return table, np.zeros(self.count + 1, np.int64)
-        check_columns(self.keys, table.column_names, "groupby")
-        keys = list(self.keys)
-        table = _one_zero(table, keys)
-        states = [self._numbered(i, a.partial(table, keys)) for i, a in enumerate(self.aggregates)]
-        if not states:
-            states = [self._numbered(0, table.select(keys).group_by(keys).aggregate([]))]
-        made = blocks.combine(blocks.concat(states))
+        made = blocks.combine(aggregate.partial(table, self.keys, self.aggregates))
         made = made.replace_schema_metadata(table.schema.metadata)  # Errors name its file.
-        parts = (
-            rows_to.by_hash(made, keys, self.count) if keys else np.zeros(made.num_rows, np.int64)
-        )
-        return rows_to.cut(made, parts, self.count)
-
-    def _numbered(self, number: int, state: Any) -> Any:
-        names = [name if name in self.keys else f"{number}:{name}" for name in state.column_names]
-        numbers = pa.array(np.full(state.num_rows, number, np.int32))
-        return state.rename_columns(names).append_column(_NUMBER, numbers)
+        if not self.keys:
+            return rows_to.cut(made, np.zeros(made.num_rows, np.int64), self.count)
+        return rows_to.cut(made, rows_to.by_hash(made, self.keys, self.count), self.count)
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         table = blocks.combine(blocks.concat(given))
         if not table.num_columns or (not table.num_rows and self.keys):
             return
-        keys = list(self.keys)
-        numbers = table.column(_NUMBER).to_numpy()
-        out: Any = None
-        for number, aggregate in enumerate(self.aggregates):
-            own = [name for name in table.column_names if name.startswith(f"{number}:")]
-            state = table.select([*keys, *own]).filter(pa.array(numbers == number))
-            state = state.rename_columns([*keys, *(n.partition(":")[2] for n in own)])
-            result = self._in_order(aggregate.finish(aggregate.merge(state, keys)))
-            if out is None:
-                out = result
-                continue
-            for name in result.column_names:
-                if name not in keys:
-                    out = out.append_column(name, result.column(name))
-        if out is None:
-            out = self._in_order(table.select(keys).group_by(keys).aggregate([]))
-        yield out
+        merged = aggregate.merge(table, self.keys, self.aggregates)
+        yield self._in_order(aggregate.finish(merged, self.keys, self.aggregates))
 
     def _in_order(self, table: Any) -> Any:
-        """Sorted by keys, so that results of several aggregates stand side by side."""
         if not self.keys:
             return table
         order = [(key, False) for key in self.keys]
-        try:
-            return table.take(rows_to.sort_order(table, order))
-        except TypeError:  # Keys without an order: that of their text.
-            texts = {
-                f"{n}": pa.array([repr(v) for v in table.column(k).to_pylist()])
-                for n, k in enumerate(self.keys)
-            }
-            return table.take(rows_to.sort_order(pa.table(texts), [(n, False) for n in texts]))
-
-
-def _one_zero(table: Any, keys: Sequence[str]) -> Any:
-    """The table with 0.0 for -0.0 in keys: they are one group."""
-    for key in keys:
-        place = table.schema.get_field_index(key)
-        if pa.types.is_floating(table.schema.field(place).type):
-            column = table.column(place)
-            table = table.set_column(place, key, pc.add(column, pa.scalar(0.0, column.type)))
-    return table
+        return table.take(rows_to.sort_order(table, order))
 
 
 @dataclasses.dataclass

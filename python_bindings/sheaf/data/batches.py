@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sheaf.data.block import combine, concat, slice_rows, table_to_batch
 
-__all__ = ["batches", "check_batch_size", "rebatch", "shuffled"]
+__all__ = ["batches", "behind", "check_batch_size", "rebatch", "shuffled"]
 
 
 def check_batch_size(batch_size: Any) -> None:
@@ -55,6 +55,24 @@ def rebatch(
             rows -= batch_size
     if rows and not drop_last:
         yield _take(waiting, rows)
+
+
+def behind(tables: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Tables without the first rows of all.
+
+    Args:
+        tables: blocks or batches.
+        rows: how many are left out.
+
+    Yields:
+        The rest.
+    """
+    for table in tables:
+        if rows >= table.num_rows:
+            rows -= table.num_rows
+            continue
+        yield slice_rows(table, rows) if rows else table
+        rows = 0
 
 
 def _take(waiting: collections.deque[Any], rows: int) -> Any:

@@ -11,20 +11,37 @@ import pyarrow.compute as pc
 import sheaf
 from sheaf.data import block as blocks
 from sheaf.data import plan, transforms
-from sheaf.data.changes import Changes
 from sheaf.data.context import DataContext
 from sheaf.data.iterator import DataIterator, table_of
+from sheaf.data.methods.arguments import suggesting
+from sheaf.data.methods.caching import Caching
+from sheaf.data.methods.changes import Changes
+from sheaf.data.methods.foreign import Foreign
+from sheaf.data.methods.mixing import Mixing
+from sheaf.data.methods.rearrangements import Rearrangements
+from sheaf.data.methods.reductions import Reductions
+from sheaf.data.methods.summaries import Summaries
 from sheaf.data.not_built import METHODS, function
 from sheaf.data.operators import Bundle
 from sheaf.data.optimize import optimized
-from sheaf.data.reductions import Reductions
 from sheaf.data.schema import Schema, unify_schemas
 from sheaf.data.shell import Execution, InBackground
 from sheaf.data.splits import Splits
 from sheaf.data.writes import Writes
 
 
-class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
+class Dataset(
+    Changes,
+    Rearrangements,
+    Reductions,
+    Splits,
+    Mixing,
+    Summaries,
+    Caching,
+    Foreign,
+    Writes,
+    DataIterator,
+):
     """Rows in blocks, made when they are consumed, each time anew. A dataset is a plan: it pickles
     into tasks and actors, and none of its methods changes it. Made by sheaf.data.read_parquet and
     the like.
@@ -334,6 +351,7 @@ class Dataset(Changes, Reductions, Splits, Writes, DataIterator):
 
 for _name, _instead in METHODS.items():
     setattr(Dataset, _name, function(f"Dataset.{_name}", _instead))
+suggesting(Dataset)
 
 
 class MaterializedDataset(Dataset):

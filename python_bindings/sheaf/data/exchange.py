@@ -135,6 +135,13 @@ class Shuffle(Method):
 
     seed: int | None = None
     alone: bool = True
+    reseeds: bool = False  # Each execution has another order, which follows from the seed.
+    run: int = 0
+
+    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any) -> Any:
+        own = super().begin(sizes, cpus, context)
+        self.run += 1
+        return own
 
     def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
         assert self.count is not None
@@ -149,7 +156,8 @@ class Shuffle(Method):
     def _seed(self, phase: int) -> list[int] | None:
         if self.seed is None:
             return None
-        return [self.seed, phase, TaskContext.current().task_idx]
+        run = [self.run] if self.reseeds else []
+        return [self.seed, phase, TaskContext.current().task_idx, *run]
 
 
 @dataclasses.dataclass

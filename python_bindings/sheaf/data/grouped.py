@@ -10,6 +10,7 @@ from typing import Any
 from sheaf.data import plan, transforms
 from sheaf.data.aggregation import Aggregate, MapGroups
 from sheaf.data.compute import task_options, udf_of
+from sheaf.data.methods.arguments import suggesting
 from sheaf.data.user_code import ClassUdf, operator_name
 
 Dataset = Any  # Which has this among its bases.
@@ -56,8 +57,11 @@ class GroupedData:
         method = Aggregate(self._count, keys=self._keys, aggregates=tuple(aggs))
         if not self._keys:
             method.count = 1
-        node = plan.Exchange((self._dataset._plan,), "Aggregate", method)
-        return self._dataset._with(node)
+        read = dict.fromkeys([*self._keys, *(name for agg in aggs for name in agg.columns())])
+        source = self._dataset
+        if read and all(agg.reads_only_columns() for agg in aggs):
+            source = source.select_columns(list(read))  # Readers of files leave out the others.
+        return source._with(plan.Exchange((source._plan,), "Aggregate", method))
 
     def _each(self, name: str, on: Any, **options: Any) -> Dataset:
         from sheaf.data import aggregate
@@ -187,3 +191,6 @@ class GroupedData:
 
 def _with_column(name: str, expr: Any, table: Any) -> Any:
     return next(transforms.with_columns({name: expr})(iter([table])))
+
+
+suggesting(GroupedData)

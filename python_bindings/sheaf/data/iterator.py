@@ -11,6 +11,8 @@ from typing import Any
 import sheaf
 from sheaf.data import batches as batching
 from sheaf.data import block as blocks
+from sheaf.data.methods.arguments import suggesting
+from sheaf.data.methods.frameworks import Frameworks
 from sheaf.data.operators import Bundle
 
 _AHEAD = 2  # Blocks that are fetched in front of the one in use.
@@ -41,7 +43,7 @@ class Again:
         return self._make()
 
 
-class DataIterator:
+class DataIterator(Frameworks):
     """What a trainer's worker iterates over, any number of times; each is one epoch."""
 
     _materialized: Any = (
@@ -52,6 +54,47 @@ class DataIterator:
         """The blocks of one epoch, as an iterator; its close(), which any thread may call, ends
         what makes them."""
         raise NotImplementedError
+
+    _repeats = True  # Whether each epoch gives this iterator the same rows.
+    _given = 0  # Rows that the current epoch, or the last one that was left, has given out.
+    _skipped = 0  # Rows that the next epoch leaves out.
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where iter_batches, or what is made of it, stands: how many rows of the epoch have been
+        given out; 0 after its end. It goes into a checkpoint, and load_state_dict takes it.
+
+        Returns:
+            Plain values.
+        """
+        return {"version": 1, "rows": self._given}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next epoch goes on where another one stood: it makes the rows that were given out
+        there again, and leaves them out. That is right where each epoch gives the same rows in the
+        same order: ExecutionOptions(preserve_order=True), and seeds for what is drawn at random.
+
+        Args:
+            state: what state_dict gave.
+
+        Raises:
+            NotImplementedError: of streaming_split, whose consumers get other rows each time.
+            ValueError: it is something else.
+        """
+        rows = state.get("rows") if isinstance(state, dict) else None
+        if not isinstance(rows, int) or rows < 0 or state.get("version") != 1:
+            raise ValueError(f"load_state_dict: {state!r}: want what state_dict gave")
+        if not self._repeats:
+            raise NotImplementedError(
+                "load_state_dict: consumers of streaming_split get other rows in each epoch: split "
+                "the dataset by split(n), and iterate over one part"
+            )
+        self._skipped = rows
+
+    def get_context(self) -> Any:
+        """Returns the settings."""
+        from sheaf.data.context import DataContext
+
+        return getattr(self, "_context", None) or DataContext.get_current()
 
     def schema(self) -> Any:
         """Returns the Schema; None where there is no row."""
@@ -115,24 +158,29 @@ class DataIterator:
                 f"local_shuffle_buffer_size={local_shuffle_buffer_size}: want 1 or more rows"
             )
 
-        def made(bundles: Any) -> Iterator[Any]:
+        def made(bundles: Any, skipped: int) -> Iterator[tuple[int, Any]]:
             tables = map(table_of, bundles)
             if local_shuffle_buffer_size is not None:
                 cut = batching.shuffled(
                     tables, batch_size, local_shuffle_buffer_size, local_shuffle_seed, drop_last
                 )
+                cut = batching.behind(cut, skipped)
             else:
-                cut = batching.rebatch(tables, batch_size, drop_last)
+                cut = batching.rebatch(batching.behind(tables, skipped), batch_size, drop_last)
             for table in cut:
                 batch = blocks.table_to_batch(table, batch_format)
-                yield batch if _collate_fn is None else _collate_fn(batch)
+                yield table.num_rows, batch if _collate_fn is None else _collate_fn(batch)
 
         def given() -> Iterator[Any]:
+            skipped, self._skipped = self._skipped, 0
+            self._given = skipped
             bundles = self._bundles()
-            source = made(bundles)
+            source = made(bundles, skipped)
             try:
-                for batch in _ahead(source, prefetch_batches) if prefetch_batches else source:
+                for rows, batch in _ahead(source, prefetch_batches) if prefetch_batches else source:
+                    self._given += rows
                     yield batch if _finalize_fn is None else _finalize_fn(batch)
+                self._given = 0
             finally:
                 bundles.close()
 
@@ -188,6 +236,9 @@ class DataIterator:
             return self._materialized(list(bundles))
         finally:
             bundles.close()
+
+
+suggesting(DataIterator)
 
 
 def _ahead(source: Iterator[Any], count: int) -> Iterator[Any]:

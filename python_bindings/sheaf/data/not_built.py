@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -35,11 +36,20 @@ FUNCTIONS = {
     ),
     "from_spark": "write Parquet from Spark and use read_parquet",
     "from_mars": "use from_pandas_refs",
-    "from_daft": "use from_arrow(df.to_arrow())",
-    "from_dask": "use from_pandas_refs with the partitions",
-    "from_modin": "use from_pandas",
-    "from_tf": "use from_numpy, or read_tfrecords",
     "list_stats_summaries": "use Dataset.stats()",
+    "configure_logging": "use Python's logging",
+    **dict.fromkeys(
+        [
+            "Catalog",
+            "CatalogAccessMode",
+            "ClickHouseTableSettings",
+            "DatabricksUnityCatalog",
+            "KafkaAuthConfig",
+            "ReaderFormat",
+            "ResolvedSource",
+        ],
+        _OWN_READER,
+    ),
 }
 METHODS = {
     **dict.fromkeys(
@@ -59,18 +69,19 @@ METHODS = {
     ),
     "to_spark": "use write_parquet and read it from Spark",
     "to_mars": "use to_pandas_refs",
-    "to_daft": "use to_arrow_refs",
-    "to_dask": "use to_pandas_refs",
-    "to_modin": "use to_pandas_refs",
-    "to_tf": "use iter_batches, whose arrays TensorFlow takes",
-    "iter_tf_batches": "use iter_batches, whose arrays TensorFlow takes",
-    "iter_jax_batches": "use iter_batches, whose arrays JAX takes",
     "to_random_access_dataset": "sort it and keep its blocks in actors of your own",
-    "streaming_train_test_split": "use train_test_split, or filter by a hash of a column",
-    "mix": "use union and random_shuffle",
-    "summary": "use aggregate",
     "get_stats_summary": "use stats()",
+    "iter_internal_ref_bundles": "use to_arrow_refs",
+    "map_batches_internal": "use map_batches",
 }
+
+
+class SinkMode(enum.IntEnum):
+    """What is done to a table of ClickHouse that is written to."""
+
+    CREATE = 1
+    APPEND = 2
+    OVERWRITE = 3
 
 
 def function(name: str, instead: str) -> Callable[..., NoReturn]:

@@ -223,6 +223,8 @@ class SplitIterator(DataIterator):
         count: of consumers.
     """
 
+    _repeats = False
+
     def __init__(self, coordinator: Any, number: int, count: int) -> None:
         self._coordinator, self._number, self._count = coordinator, number, count
 

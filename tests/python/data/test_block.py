@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
 import pyarrow as pa  # noqa: E402
-from sheaf.data import block  # noqa: E402
+from sheaf.data import block, tables  # noqa: E402
 from sheaf.data.arrow_types import ArrowVariableShapedTensorType, PickledObjectType  # noqa: E402
+from sheaf.data.columns import column_of  # noqa: E402
 from sheaf.data.errors import BatchError, ColumnNotFoundError, SchemaMismatchError  # noqa: E402
 
 
@@ -192,7 +193,7 @@ def test_what_is_no_batch_is_refused(batch, said):
 
 
 def test_numpy_batches_are_views_of_the_block_and_read_only():
-    table = pa.table({"a": np.arange(10), "t": block.column_of("t", np.ones((10, 2, 3)))})
+    table = pa.table({"a": np.arange(10), "t": column_of("t", np.ones((10, 2, 3)))})
     batch = block.table_to_batch(table.slice(2, 5))
     assert batch["a"].tolist() == [2, 3, 4, 5, 6] and batch["t"].shape == (5, 2, 3)
     address = table.column("a").chunk(0).buffers()[1].address
@@ -274,7 +275,7 @@ def test_tables_of_several_schemas_are_joined():
 
 
 def test_strings_over_two_gibibytes_become_large_ones(monkeypatch):
-    monkeypatch.setattr(block, "_LARGEST_OFFSET", 100)
+    monkeypatch.setattr(tables, "_LARGEST_OFFSET", 100)
     table = block.concat([pa.table({"s": ["x" * 60], "b": [b"y" * 60]})] * 2)
     combined = block.combine(table)
     assert combined.schema.types == [pa.large_string(), pa.large_binary()]

@@ -14,6 +14,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 from sheaf import cloudpickle  # noqa: E402
 from sheaf.data import block  # noqa: E402
+from sheaf.data.columns import column_to_numpy  # noqa: E402
 from sheaf.data.datasource.foreign import HuggingFaceDatasource, TorchDatasource  # noqa: E402
 from sheaf.data.datasource.parquet import ParquetDatasource  # noqa: E402
 from sheaf.data.datasource.sql import SQLDatasink, SQLDatasource  # noqa: E402
@@ -112,5 +113,5 @@ def test_tensors_that_ray_wrote(tmp_path, kind, of):
 
 def test_tensors_of_users():
     made = ArrowTensorArray.from_numpy(np.ones((3, 2, 2)))
-    assert len(made) == 3 and block.column_to_numpy(made).shape == (3, 2, 2)
+    assert len(made) == 3 and column_to_numpy(made).shape == (3, 2, 2)
     assert len(ArrowTensorArray.from_numpy([np.ones(1), np.ones(2)])) == 2

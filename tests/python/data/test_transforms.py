@@ -14,6 +14,7 @@ pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 import pyarrow as pa  # noqa: E402
 from sheaf import cloudpickle  # noqa: E402
 from sheaf.data import block, transforms  # noqa: E402
+from sheaf.data.columns import column_of  # noqa: E402
 from sheaf.data.errors import ColumnNotFoundError, UserCodeError  # noqa: E402
 from sheaf.data.task_context import TaskContext  # noqa: E402
 
@@ -92,9 +93,7 @@ def test_flat_map_of_lists_and_generators():
 
 
 def test_filter_keeps_types():
-    table = pa.table(
-        {"id": pa.array([1, 2, 3], pa.int8()), "t": block.column_of("t", np.ones((3, 2)))}
-    )
+    table = pa.table({"id": pa.array([1, 2, 3], pa.int8()), "t": column_of("t", np.ones((3, 2)))})
     (kept,) = run(transforms.filter_rows(lambda r: r["id"] != 2), table)
     assert kept.schema == table.schema and kept.column("id").to_pylist() == [1, 3]
     (none,) = run(transforms.filter_rows(lambda r: 0 / 0), table.slice(0, 0))

@@ -5,8 +5,10 @@ user's function over whole columns."""
 from __future__ import annotations
 
 from sheaf.data.expressions import namespaces  # noqa: F401 (its classes enter themselves)
-from sheaf.data.expressions.expression import Expr, col, lit, parse, pyarrow_udf, star, udf
+from sheaf.data.expressions.expression import Expr, col, lit, star
 from sheaf.data.expressions.rows import download, monotonically_increasing_id, random, uuid
+from sheaf.data.expressions.text import parse
+from sheaf.data.expressions.udfs import pyarrow_udf, udf
 
 __all__ = [
     "Expr",

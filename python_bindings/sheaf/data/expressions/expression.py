@@ -4,20 +4,20 @@ table, and becomes a filter of Parquet readers where those have its kernels."""
 
 from __future__ import annotations
 
-import ast
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sheaf.data.columns import column_of
 from sheaf.data.errors import BatchError, shown
+from sheaf.data.expressions.arithmetic import divide, floor_divide, remainder
+from sheaf.data.expressions.node import Node
 from sheaf.data.schema import check_columns
 
-__all__ = ["Expr", "col", "lit", "parse", "pyarrow_udf", "star", "udf"]
+__all__ = ["Expr", "col", "lit", "star"]
 
 _OPERATORS = {
     "add": ("+", "add"),
@@ -40,98 +40,11 @@ _IN_READERS = {*_SIGNS, "invert", "is_null", "is_valid", "is_in"} - {"add", "sub
 NAMESPACES: dict[str, Callable[[Any], Any]] = {}  # "str" and so on: namespaces.py fills it.
 
 
-class Expr:
+class Expr(Node):
     """An expression. Operators (+ - * / // % == != < <= > >= & | ~) and methods make others.
 
     Thread-safe: expressions never change.
     """
-
-    _name: str | None = None
-
-    @property
-    def name(self) -> str | None:
-        """The name of the column that it makes; None: it has none."""
-        return self._name
-
-    def evaluate(self, table: Any) -> Any:
-        """The column that it is for these rows.
-
-        Args:
-            table: a pa.Table.
-
-        Returns:
-            A pa.Array or pa.ChunkedArray with one element per row.
-
-        Raises:
-            ColumnNotFoundError: the table lacks a column.
-            BatchError: a kernel does not take the types of its columns.
-        """
-        value = self.value(table)
-        if isinstance(value, pa.Scalar):
-            return pa.repeat(value, table.num_rows)
-        if len(value) != table.num_rows:
-            raise BatchError(f"{self} gives {len(value)} values for {table.num_rows} rows")
-        return value
-
-    def value(self, table: Any) -> Any:
-        """As evaluate, but a constant stays a pa.Scalar.
-
-        Args:
-            table: a pa.Table.
-
-        Returns:
-            A column or a scalar.
-        """
-        raise NotImplementedError
-
-    def inputs(self) -> Sequence[Expr]:
-        """Returns the expressions that it is made of."""
-        return ()
-
-    def columns(self) -> set[str]:
-        """Returns the names of all columns that it reads."""
-        return set().union(*(one.columns() for one in self.inputs()))
-
-    def kernels(self) -> set[str]:
-        """Returns the names of the kernels of pyarrow.compute that it is made of."""
-        return set().union(*(one.kernels() for one in self.inputs()))
-
-    def to_parquet_filter(self) -> Any:
-        """Returns the pyarrow.compute.Expression that selects the same rows; None: there is
-        none."""
-        return None
-
-    def to_pyarrow(self) -> Any:
-        """Returns to_parquet_filter's result, or raises TypeError when there is none."""
-        found = self.to_parquet_filter()
-        if found is None:
-            raise TypeError(f"{self} has no form that readers of Parquet know")
-        return found
-
-    def get_type(self, input_schema: Any) -> Any:
-        """The type of its column.
-
-        Args:
-            input_schema: of the rows, a pa.Schema.
-
-        Returns:
-            The Arrow type; None when only the rows tell.
-        """
-        try:
-            return self.evaluate(input_schema.empty_table()).type
-        except BatchError:
-            return None
-
-    def structurally_equals(self, other: Any) -> bool:
-        """Whether both are the same tree.
-
-        Args:
-            other: an expression.
-
-        Returns:
-            Whether they are.
-        """
-        return isinstance(other, Expr) and repr(self) == repr(other)
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -159,22 +72,22 @@ class Expr:
         return call("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Expr:
-        return Computed(_divide, (self, other), "/")
+        return Computed(divide, (self, other), "/")
 
     def __rtruediv__(self, other: Any) -> Expr:
-        return Computed(_divide, (other, self), "/")
+        return Computed(divide, (other, self), "/")
 
     def __floordiv__(self, other: Any) -> Expr:
-        return Computed(_floor_divide, (self, other), "//")
+        return Computed(floor_divide, (self, other), "//")
 
     def __rfloordiv__(self, other: Any) -> Expr:
-        return Computed(_floor_divide, (other, self), "//")
+        return Computed(floor_divide, (other, self), "//")
 
     def __mod__(self, other: Any) -> Expr:
-        return Computed(_remainder, (self, other), "%")
+        return Computed(remainder, (self, other), "%")
 
     def __rmod__(self, other: Any) -> Expr:
-        return Computed(_remainder, (other, self), "%")
+        return Computed(remainder, (other, self), "%")
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         return call("equal", self, other)
@@ -434,7 +347,7 @@ class Computed(Expr):
     """
 
     def __init__(self, fn: Callable[..., Any], args: Sequence[Any], name: str):
-        self._fn, self._args, self._shown = fn, tuple(map(_expression, args)), name
+        self._fn, self._args, self._shown = fn, tuple(map(expression_of, args)), name
 
     def value(self, table: Any) -> Any:
         values = [one.value(table) for one in self._args]
@@ -447,44 +360,6 @@ class Computed(Expr):
         return f"{self._shown}({', '.join(map(repr, self._args))})"
 
 
-class _Udf(Expr):
-    """A user's function over columns as NumPy arrays, or as Arrow's."""
-
-    def __init__(
-        self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], kind: Any, arrow: bool
-    ):
-        self._fn, self._kind, self._arrow = fn, kind, arrow
-        self._args = tuple(map(_expression, args))
-        self._kwargs = {name: _expression(value) for name, value in kwargs.items()}
-
-    def value(self, table: Any) -> Any:
-        from sheaf.data.columns import column_to_numpy
-        from sheaf.data.user_code import bound, operator_name, user_error
-
-        def given(one: Expr) -> Any:
-            value = one.value(table)
-            if isinstance(value, pa.Scalar):
-                return value if self._arrow else value.as_py()
-            whole = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
-            return whole if self._arrow else column_to_numpy(whole)
-
-        args = [given(one) for one in self._args]
-        kwargs = {name: given(one) for name, one in self._kwargs.items()}
-        name = operator_name("Expression", self._fn)
-        try:
-            column = column_of(name, bound(self._fn)(*args, **kwargs))
-            return column if self._kind is None else column.cast(self._kind)
-        except Exception as error:
-            raise user_error(name, error) from error
-
-    def inputs(self) -> Sequence[Expr]:
-        return [*self._args, *self._kwargs.values()]
-
-    def __repr__(self) -> str:
-        name = getattr(self._fn, "__name__", type(self._fn).__name__)
-        return f"{name}({', '.join(map(repr, self.inputs()))})"
-
-
 def guarded(expression: Expr, compute: Callable[[], Any]) -> Any:
     """What the function gives; what Arrow raises names the expression."""
     try:
@@ -493,7 +368,7 @@ def guarded(expression: Expr, compute: Callable[[], Any]) -> Any:
         raise BatchError(f"{expression}: {error}") from error
 
 
-def _expression(value: Any) -> Expr:
+def expression_of(value: Any) -> Expr:
     return value if isinstance(value, Expr) else _Literal(value)
 
 
@@ -508,29 +383,7 @@ def call(kernel: str, *args: Any, **options: Any) -> Expr:
     Returns:
         The expression.
     """
-    return Call(kernel, tuple(map(_expression, args)), options)
-
-
-def _float(value: Any) -> Any:
-    return value.cast(pa.float64()) if pa.types.is_integer(value.type) else value
-
-
-def _divide(a: Any, b: Any) -> Any:
-    """As Python has it: of integers a float. By zero: infinity or NaN."""
-    return pc.divide(_float(a), _float(b))
-
-
-def _floor_divide(a: Any, b: Any) -> Any:
-    if not (pa.types.is_integer(a.type) and pa.types.is_integer(b.type)):
-        return pc.floor(_divide(a, b))
-    down = pc.divide(a, b)
-    rest = pc.subtract(a, pc.multiply(down, b))
-    other_sign = pc.and_(pc.not_equal(rest, 0), pc.not_equal(pc.less(rest, 0), pc.less(b, 0)))
-    return pc.subtract(down, pc.cast(other_sign, pa.int64()))
-
-
-def _remainder(a: Any, b: Any) -> Any:
-    return pc.subtract(a, pc.multiply(_floor_divide(a, b), b))
+    return Call(kernel, tuple(map(expression_of, args)), options)
 
 
 def col(name: str) -> Expr:
@@ -560,113 +413,3 @@ def lit(value: Any) -> Expr:
 def star() -> Expr:
     """All columns, where several are named. Returns the expression."""
     return Star()
-
-
-def _maker(return_dtype: Any, arrow: bool) -> Callable[[Any], Callable[..., Expr]]:
-    kind = getattr(return_dtype, "to_arrow_dtype", lambda: return_dtype)()
-
-    def decorate(fn: Any) -> Callable[..., Expr]:
-        if isinstance(fn, type):
-            from sheaf.data.user_code import ClassUdf
-
-            def made(*args: Any, **kwargs: Any) -> Callable[..., Expr]:
-                udf = ClassUdf(fn, args, kwargs)
-                return lambda *a, **k: _Udf(udf, a, k, kind, arrow)
-
-            return made  # type: ignore[return-value]
-        return functools.wraps(fn)(lambda *args, **kwargs: _Udf(fn, args, kwargs, kind, arrow))
-
-    return decorate
-
-
-def udf(return_dtype: Any = None) -> Callable[[Any], Callable[..., Expr]]:
-    """Makes a function of NumPy arrays one of expressions; of a class, its instances.
-
-    Args:
-        return_dtype: the Arrow type of the result; as it comes when not given.
-
-    Returns:
-        The decorator.
-    """
-    return _maker(return_dtype, arrow=False)
-
-
-def pyarrow_udf(return_dtype: Any = None) -> Callable[[Any], Callable[..., Expr]]:
-    """Makes a function of Arrow arrays one of expressions; of a class, its instances.
-
-    Args:
-        return_dtype: the Arrow type of the result; as it comes when not given.
-
-    Returns:
-        The decorator.
-    """
-    return _maker(return_dtype, arrow=True)
-
-
-_TREES: dict[type, Callable[..., Expr]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-    ast.BitAnd: lambda a, b: a & b,
-    ast.BitOr: lambda a, b: a | b,
-    ast.And: lambda a, b: a & b,
-    ast.Or: lambda a, b: a | b,
-    ast.Gt: lambda a, b: a > b,
-    ast.Lt: lambda a, b: a < b,
-    ast.GtE: lambda a, b: a >= b,
-    ast.LtE: lambda a, b: a <= b,
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
-}
-
-
-def parse(text: str) -> Expr:
-    """An expression that is written as text: "price * 2 > 10 and kind in ['a', 'b']". Names are
-    columns; nothing is called or evaluated but operators.
-
-    Args:
-        text: in Python's syntax.
-
-    Returns:
-        The expression.
-
-    Raises:
-        ValueError: it has another form.
-    """
-    try:
-        return _expression(_parsed(ast.parse(text.strip(), mode="eval").body))
-    except (SyntaxError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"expression {text!r}: {error}; want names of columns, constants, + - * / // % "
-            "comparisons, and, or, not, in, is_null(x), is_valid(x)"
-        ) from error
-
-
-def _parsed(node: ast.AST) -> Any:
-    if isinstance(node, ast.Name):
-        return col(node.id)
-    if isinstance(node, ast.BinOp):
-        return _TREES[type(node.op)](_expression(_parsed(node.left)), _parsed(node.right))
-    if isinstance(node, ast.BoolOp):
-        return functools.reduce(_TREES[type(node.op)], map(_parsed, node.values))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert)):
-        return ~_parsed(node.operand)
-    if isinstance(node, ast.Compare):
-        sides = [_expression(_parsed(one)) for one in (node.left, *node.comparators[:-1])]
-        parts = []
-        for left, operator, right in zip(sides, node.ops, node.comparators):
-            if isinstance(operator, (ast.In, ast.NotIn)):
-                values = ast.literal_eval(right)
-                found = left.is_in(values)
-                parts.append(~found if isinstance(operator, ast.NotIn) else found)
-            else:
-                parts.append(_TREES[type(operator)](left, _parsed(right)))
-        return functools.reduce(lambda a, b: a & b, parts)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
-        if node.func.id in ("is_null", "is_valid"):
-            return call(node.func.id, _parsed(node.args[0]))
-        raise TypeError(f"function {node.func.id}")
-    return ast.literal_eval(node)

@@ -183,7 +183,7 @@ class Sort(Method):
 
     def begin(self, sizes: Sequence[int | None], cpus: int, context: Any) -> Any:
         own = super().begin(sizes, cpus, context)
-        own._held: list[Bundle] = []
+        own._held = []
         if self.bounds is not None:
             own.honoured, own.count = True, len(self.bounds) + 1
         return own

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from sheaf.data import block as blocks
 from sheaf.data import partition as rows_to
 from sheaf.data.exchange import Method
+from sheaf.data.partition import Borders
 from sheaf.data.schema import check_columns
 
 _NUMBER = "__aggregate__"  # Which aggregate a row of partial results is of.
@@ -36,10 +37,9 @@ class Aggregate(Method):
     def schema(self, schema: Any) -> Any:
         return None
 
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        assert self.count is not None
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
         if not table.num_columns and not table.num_rows:  # Of a dataset without rows.
-            return table, np.zeros(self.count + 1, np.int64)
+            return rows_to.whole(table, self._partitions)
         check_columns(self.keys, table.column_names, "groupby")
         keys = list(self.keys)
         table = _one_zero(table, keys)
@@ -47,10 +47,9 @@ class Aggregate(Method):
         if not states:
             states = [self._numbered(0, table.select(keys).group_by(keys).aggregate([]))]
         made = blocks.combine(blocks.concat(states))
-        parts = (
-            rows_to.by_hash(made, keys, self.count) if keys else np.zeros(made.num_rows, np.int64)
-        )
-        return rows_to.cut(made, parts, self.count)
+        if not keys:
+            return rows_to.whole(made, self._partitions)
+        return rows_to.by_hash(made, keys, self._partitions)
 
     def _numbered(self, number: int, state: Any) -> Any:
         names = [name if name in self.keys else f"{number}:{name}" for name in state.column_names]
@@ -121,12 +120,11 @@ class MapGroups(Method):
     def schema(self, schema: Any) -> Any:
         return None
 
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        assert self.count is not None
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
         check_columns(self.keys, table.column_names, "groupby")
         if not self.keys:
-            return rows_to.cut(table, np.zeros(table.num_rows, np.int64), self.count)
-        return rows_to.cut(table, rows_to.by_hash(table, self.keys, self.count), self.count)
+            return rows_to.whole(table, self._partitions)
+        return rows_to.by_hash(table, self.keys, self._partitions)
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         table = blocks.combine(blocks.concat(given))

@@ -9,6 +9,7 @@ from typing import Any
 
 from sheaf.data import exchange, plan, transforms
 from sheaf.data.compute import TaskOptions, task_options, udf_of
+from sheaf.data.sort import Sort
 from sheaf.data.user_code import operator_name
 
 Dataset = Any  # Which has this among its bases.
@@ -498,7 +499,7 @@ class Changes:
 
             check_columns(names, known.names, "sort")
         bounds = None if boundaries is None else tuple(sorted(boundaries))
-        method = exchange.Sort(keys=tuple(zip(names, map(bool, down))), bounds=bounds)
+        method = Sort(keys=tuple(zip(names, map(bool, down))), bounds=bounds)
         return self._with(plan.Exchange((self._plan,), "Sort", method))
 
     def groupby(

@@ -13,6 +13,7 @@ from sheaf.data import block as blocks
 from sheaf.data import partition as rows_to
 from sheaf.data.errors import SchemaMismatchError
 from sheaf.data.exchange import Method
+from sheaf.data.partition import Borders
 from sheaf.data.schema import check_columns
 
 KINDS = {
@@ -56,11 +57,10 @@ class Join(Method):
     def schema(self, schema: Any) -> Any:
         return None
 
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        assert self.count is not None
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
         keys = (self.left, self.right)[side]
         check_columns(keys, table.column_names, "join")
-        return rows_to.cut(table, rows_to.by_hash(table, keys, self.count), self.count)
+        return rows_to.by_hash(table, keys, self._partitions)
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         sides = [list(given[: payload[0]]), list(given[payload[0] :])]

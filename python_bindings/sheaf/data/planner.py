@@ -78,6 +78,10 @@ class Planner:
     def _small(self) -> int:
         return int(self._context.small_input_bytes)
 
+    @property
+    def _block_bytes(self) -> int:
+        return int(self._context.target_max_block_size or 1 << 62)
+
     def _map(self, name: str, feeder: int, stage: Stage, **fields: Any) -> Operator:
         options = stage.options
         return Operator(
@@ -236,12 +240,14 @@ class Planner:
             and not before.needs.get("GPU")
         )
         if fits:
-            before.run.function = PartitionFunction(before.run.function, method, side)
+            before.run.function = PartitionFunction(
+                before.run.function, method, self._block_bytes, side
+            )
             before.name += "->Partition"
             before.alone = before.alone or method.alone
             return feeder
         first = MapFunction(target_bytes=1 << 62, one_by_one=False)
-        stage = Stage(PartitionFunction(first, method, side), TaskOptions())
+        stage = Stage(PartitionFunction(first, method, self._block_bytes, side), TaskOptions())
         here = self._is_small_here(feeder) and method.is_plain
         return self._add(
             self._map(f"{node.name}Partition", feeder, stage, here=here, alone=method.alone)
@@ -261,7 +267,7 @@ class Planner:
             self._map(f"{node.name}Sample", feeder, sample, arrange=method.arrange_samples)
         )
         cut = MapFunction(target_bytes=1 << 62, one_by_one=False)
-        stage = Stage(PartitionFunction(cut, method), TaskOptions())
+        stage = Stage(PartitionFunction(cut, method, self._block_bytes), TaskOptions())
         second = self._add(
             self._map(f"{node.name}Partition", first, stage, arrange=method.arrange_cuts)
         )

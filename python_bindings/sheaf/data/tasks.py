@@ -15,6 +15,7 @@ import pyarrow as pa
 from sheaf import cloudpickle
 from sheaf.data import block as blocks
 from sheaf.data import transforms
+from sheaf.data.partition import Borders, fetched
 from sheaf.data.task_context import TaskContext
 from sheaf.data.user_code import ClassUdf
 
@@ -85,23 +86,24 @@ class MapFunction:
 
 @dataclasses.dataclass
 class PartitionFunction:
-    """Blocks through transforms, then cut to partitions: one table per task, sorted by partition,
-    and beside it where each begins.
+    """Blocks through transforms, then cut to partitions: one table per task, or more of them where
+    they would be large, in the order of partitions, and beside it where each lies.
 
     Attributes:
         before: what comes first.
         method: of sheaf.data.exchange.
+        block_bytes: of a table at most.
         side: which input of the exchange this is.
     """
 
     before: MapFunction
     method: Any
+    block_bytes: int
     side: int = 0
 
     def __call__(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
-        tables = list(self.before.tables(given, payload))
-        if tables:
-            table = blocks.concat(tables)
+        size = self.block_bytes
+        for table in transforms.cut_blocks(self.before.tables(given, payload), size, size):
             yield self.method.partition(table, payload, self.side)
 
 
@@ -172,7 +174,7 @@ def run(
     """
     parts = [
         one if cut is None or not isinstance(one, (pa.Table, pa.RecordBatch)) else _cut(one, *cut)
-        for one, cut in zip(_as_tables(given), cuts)
+        for one, cut in zip(_as_tables(fetched(given)), cuts)
     ]
     files = tuple(name for one in given for name in _files_of(one))
     outputs = iter(function(parts, payload))
@@ -211,6 +213,12 @@ def _cut(table: Any, start: int, stop: int) -> Any:
 
 def _files_of(one: Any) -> Sequence[str]:
     return getattr(getattr(one, "metadata", None), "input_files", None) or ()
+
+
+def stored(header: Header) -> Any:
+    """The block of a header, as the store gets it; the header has it no more."""
+    table, header.table = header.table, None
+    return header.extra.stored(table) if isinstance(header.extra, Borders) else table
 
 
 _functions: collections.OrderedDict[str, Function] = collections.OrderedDict()
@@ -258,10 +266,10 @@ def run_task(
             continue
         small.append(header)
         size += header.size_bytes
-        if header.size_bytes > _INLINE_BYTES:
-            table, header.table = header.table, None
+        if header.size_bytes > _INLINE_BYTES:  # Its place is said in front of it.
+            block = stored(header)
             yield small
-            yield table
+            yield block
         elif size > _TOGETHER_BYTES or time.monotonic() - since > _TOGETHER_S:
             yield small
         else:

@@ -1,0 +1,98 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Exchanges: which partition rows go to, how many objects that takes, and what is done with sizes
+that are known before anything is reduced."""
+
+import numpy as np
+import pytest
+import sheaf
+from sheaf import data
+from sheaf.util import state
+
+pa = pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
+
+from sheaf.data import partition, shell  # noqa: E402
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    sheaf.init(num_cpus=2, object_store_memory=256 * MIB, log_to_driver=False)
+    yield
+    sheaf.shutdown()
+
+
+# Rows to partitions.
+
+
+def parts_of(table, keys, count=16):
+    """The partition of each row, by its column "row"."""
+    made, borders = partition.by_hash(table, keys, count)
+    assert sorted(made["row"].to_pylist()) == list(range(len(table)))
+    found = {}
+    for part, (start, stop) in enumerate(zip(borders.offsets, borders.offsets[1:])):
+        found.update(dict.fromkeys(made["row"].to_pylist()[start:stop], part))
+    return [found[row] for row in range(len(table))]
+
+
+def table_of(values, kind=None, **more):
+    return pa.table({"k": pa.array(values, kind), "row": range(len(values)), **more})
+
+
+def test_equal_keys_meet_whatever_their_types():
+    numbers = [0, 1, 7, None, 1 << 40]
+    want = parts_of(table_of(numbers, pa.int64()), ["k"])
+    assert parts_of(table_of(numbers, pa.float64()), ["k"]) == want
+    assert parts_of(table_of([-0.0, 1, 7, None, float(1 << 40)]), ["k"]) == want
+    assert parts_of(table_of([None] * 2, pa.null()), ["k"]) == [want[3]] * 2
+    texts = ["a", "", None, "b" * 50, "a"]
+    want = parts_of(table_of(texts), ["k"])
+    assert want[0] == want[4]
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
+        assert parts_of(table_of(texts, kind), ["k"]) == want
+
+
+def test_keys_and_columns_that_kernels_do_not_move():
+    nested = parts_of(table_of([[1], [2, 3], None, [1]]), ["k"])
+    assert nested[0] == nested[3]
+    plain = table_of([5, 6, 5])
+    view = plain.append_column("\0v", pa.array(["x", "y", "z"], pa.string_view()))
+    assert parts_of(view, ["k"]) == parts_of(plain, ["k"])
+    made, _ = partition.at_random(view, 3, [1])
+    assert sorted(made["row"].to_pylist()) == [0, 1, 2]
+    assert partition.take(view, np.array([2, 0]))["\0v"].to_pylist() == ["z", "x"]
+
+
+@pytest.mark.parametrize("falls", [False, True])
+def test_bounds_are_in_the_order_of_the_sort(falls):
+    values = [5.0, None, float("nan"), 1.0, 9.0, 5.0]
+    bounds = pa.table({"k": [9.0, 5.0] if falls else [5.0, 9.0]})
+    made, borders = partition.by_bounds(table_of(values), [("k", falls)], bounds)
+    rows = made["row"].to_pylist()
+    parts = [rows[a:b] for a, b in zip(borders.offsets, borders.offsets[1:])]
+    assert parts == ([[], [4], [0, 1, 2, 3, 5]] if falls else [[3], [0, 5], [1, 2, 4]])
+
+
+# Objects.
+
+
+def stored():
+    return [row for row in state.list_objects(limit=10_000) if row["where"] == "store"]
+
+
+def test_a_map_task_makes_one_object(cluster):
+    """200 map tasks and 200 reducers have 200 objects between them, and not 40,000."""
+    rows = data.range(200 * 27_000, override_num_blocks=200).random_shuffle(num_blocks=200, seed=1)
+    run = shell.Execution(rows._plan, data.DataContext.get_current())
+    total = next(run).metadata.num_rows
+    found = stored()
+    assert 200 <= len(found) <= 220
+    total += sum(bundle.metadata.num_rows for bundle in run)
+    assert total == 200 * 27_000
+
+
+def test_keys_of_two_types_join(cluster):
+    left = data.from_arrow(pa.table({"k": pa.array(range(1000), pa.int32()), "a": range(1000)}))
+    right = data.from_arrow(pa.table({"k": np.arange(500, 1500.0), "b": range(1000)}))
+    joined = left.join(right, "inner", 8, on=("k",))
+    assert joined.count() == 500 and joined.sum("a") == sum(range(500, 1000))

@@ -62,6 +62,11 @@ class Method:
             own.count = min(_MOST_PARTITIONS, max(4 * cpus, -(-total // _PARTITION_BYTES)))
         return own
 
+    def small_side(self, bounds: Sequence[int | None], context: Any) -> int | None:
+        """The input that goes to all tasks of the other, which is not partitioned then, by bytes
+        that inputs do not exceed; None: both are partitioned."""
+        return None
+
     def schema(self, schema: Any) -> Any:
         """The result's, from the input's; None: only a run tells."""
         return schema

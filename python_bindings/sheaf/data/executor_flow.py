@@ -56,7 +56,7 @@ class Flow:
             self.budget.release(held.charge)
             return
         kind = consumer.spec.kind
-        if consumer.spec.arrange is not None:
+        if consumer.spec.arrange is not None or consumer.spec.beside == state.port:
             consumer.gathered[state.port].append(held)
         elif kind == "limit":
             self._limit(consumer, held)
@@ -128,6 +128,7 @@ class Flow:
 
     def _finish(self, state: State) -> None:
         state.finished = True
+        state.gathered = [[] for _ in state.spec.inputs]
         self._remove_actors(state)
         if state.consumer is not None:
             consumer = self.states[state.consumer]
@@ -209,8 +210,8 @@ class Flow:
     def _absorbs(self, state: State) -> bool:
         """Whether outputs of `state` go to a barrier, which holds all."""
         while state.consumer is not None:
-            state = self.states[state.consumer]
-            if state.spec.arrange is not None:
+            port, state = state.port, self.states[state.consumer]
+            if state.spec.arrange is not None or state.spec.beside == port:
                 return True
             if state.spec.kind not in ("limit", "union"):
                 return False
@@ -219,10 +220,19 @@ class Flow:
     def _downstream(self, state: State) -> Iterator[State]:
         """Those that take what `state` makes as it comes."""
         while state.consumer is not None:
-            state = self.states[state.consumer]
-            if state.spec.arrange is not None:
+            port, state = state.port, self.states[state.consumer]
+            if state.spec.arrange is not None or state.spec.beside == port:
                 return
             yield state
+
+    def _waits_beside(self, state: State) -> bool:
+        """Whether `state`, or one that takes what it makes, waits for what goes to all its
+        tasks."""
+        return any(
+            other.spec.beside is not None
+            and other.spec.inputs[other.spec.beside] in other.open_inputs
+            for other in itertools.chain([state], self._downstream(state))
+        )
 
     def _idle_downstream(self, state: State) -> bool:
         feeder = state

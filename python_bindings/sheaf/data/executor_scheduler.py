@@ -43,6 +43,8 @@ class Scheduler(Flow):
         spec = state.spec
         if spec.cap is not None and len(state.running) >= spec.cap:
             return False
+        if self._waits_beside(state):
+            return False
         # What is most downstream with work makes room for all others: nothing stands in its way.
         whatever = whatever or self._may_exceed(state)
         if not (whatever or self._absorbs(state) or self.budget.has_room(state.estimate())):
@@ -84,8 +86,15 @@ class Scheduler(Flow):
         """The first work of the queue; of many small ones several, so that tasks do not cost more
         than what they do."""
         work, charge = state.queue.popleft()
-        if state.spec.arrange is not None or state.spec.alone or work.payload is not None:
-            return work, charge  # Each is as large as it shall be.
+        alone = state.spec.arrange is not None or state.spec.alone or work.payload is not None
+        if not alone:  # Else each is as large as it shall be.
+            work, charge = self._put_together(state, work, charge)
+        if state.spec.beside is not None:
+            beside = tuple(held.bundle for held in state.gathered[state.spec.beside])
+            work = Work(work.bundles + beside, (len(work.bundles), len(beside)))
+        return work, charge
+
+    def _put_together(self, state: State, work: Work, charge: int) -> tuple[Work, int]:
         slots = self._slots(state)
         more = len(state.queue) // (4 * slots)
         bundles, size = list(work.bundles), work.size_bytes
@@ -149,7 +158,10 @@ class Scheduler(Flow):
 
     def _most_downstream(self) -> State | None:
         """The operator whose work makes room first."""
-        return next((state for state in self._order if state.is_busy), None)
+        return next(
+            (state for state in self._order if state.is_busy and not self._waits_beside(state)),
+            None,
+        )
 
     # Actors.
 
@@ -199,6 +211,8 @@ class Scheduler(Flow):
 
     def _behind_barrier(self, state: State) -> bool:
         """Whether all that `state` could get waits for a barrier."""
+        if self._waits_beside(state):
+            return True
         if state.is_busy or not state.open_inputs:
             return False
         return state.spec.arrange is not None or all(
@@ -226,7 +240,7 @@ class Scheduler(Flow):
         """Nothing runs and nothing waits to be taken: the most downstream operator with work gets
         what it needs, from actors that have nothing to do if need be."""
         for state in self._order:
-            if not state.has_work:
+            if not state.has_work or self._waits_beside(state):
                 continue
             if state.spec.pool is not None and state.actors:
                 self._start(state, whatever=True)

@@ -28,6 +28,13 @@ KINDS = {
 }
 
 
+# Kinds in which a row of one side, left or right, needs no other row of that side.
+_DECIDED_BY_ROWS = (
+    frozenset({"inner", "left_outer", "left_semi", "left_anti"}),
+    frozenset({"inner", "right_outer", "right_semi", "right_anti"}),
+)
+
+
 @dataclasses.dataclass
 class Join(Method):
     """Rows of two inputs with equal keys. NULL equals nothing.
@@ -53,6 +60,19 @@ class Join(Method):
             raise ValueError(
                 f"join: on={list(self.left)}, right_on={list(self.right)}: want equal numbers"
             )
+
+    def small_side(self, bounds: Sequence[int | None], context: Any) -> int | None:
+        if all(size is not None for size in bounds):
+            if sum(size or 0 for size in bounds) < int(context.small_input_bytes):
+                return None  # It runs here, without tasks.
+        fits = [
+            (size, side)
+            for side, size in enumerate(bounds)
+            if size is not None
+            and size < int(context.broadcast_join_bytes)
+            and self.kind in _DECIDED_BY_ROWS[1 - side]
+        ]
+        return min(fits)[1] if fits else None
 
     def schema(self, schema: Any) -> Any:
         return None

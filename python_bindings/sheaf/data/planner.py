@@ -12,7 +12,13 @@ from sheaf.data import plan as logical
 from sheaf.data import transforms
 from sheaf.data.compute import TaskOptions
 from sheaf.data.operators import Bundle, Operator, Work
-from sheaf.data.tasks import MapFunction, PartitionFunction, ReduceFunction, SliceFunction
+from sheaf.data.tasks import (
+    BroadcastFunction,
+    MapFunction,
+    PartitionFunction,
+    ReduceFunction,
+    SliceFunction,
+)
 from sheaf.data.user_code import ClassUdf
 
 
@@ -222,6 +228,10 @@ class Planner:
     # Exchanges.
 
     def _build_Exchange(self, node: logical.Exchange) -> int:
+        bounds = [logical.most_bytes(child) for child in node.inputs]
+        small = node.method.small_side(bounds, self._context)
+        if small is not None:
+            return self._broadcast(node, small)
         feeders = [self._build(child) for child in node.inputs]
         sizes = [logical.known_bytes(child) for child in node.inputs]
         method = node.method.begin(sizes, self._cpus, self._context)
@@ -232,14 +242,7 @@ class Planner:
 
     def _partition(self, node: logical.Exchange, feeder: int, method: Any, side: int) -> int:
         before = self.operators[feeder]
-        fits = (
-            before.kind == "map"
-            and before.run is not None
-            and type(before.run.function) is MapFunction
-            and before.pool is None
-            and not before.needs.get("GPU")
-        )
-        if fits:
+        if self._takes_more(before):
             before.run.function = PartitionFunction(
                 before.run.function, method, self._block_bytes, side
             )
@@ -252,6 +255,37 @@ class Planner:
         return self._add(
             self._map(f"{node.name}Partition", feeder, stage, here=here, alone=method.alone)
         )
+
+    def _takes_more(self, before: Operator) -> bool:
+        """Whether the tasks of an operator may do a part of an exchange, too."""
+        return (
+            before.kind == "map"
+            and before.run is not None
+            and type(before.run.function) is MapFunction
+            and before.pool is None
+            and not before.needs.get("GPU")
+        )
+
+    def _broadcast(self, node: logical.Exchange, small: int) -> int:
+        """A join whose small side goes to all tasks of the other."""
+        beside = self._build(node.inputs[small])
+        feeder = self._build(node.inputs[1 - small])
+        method = node.method.begin([0, 0], self._cpus, self._context)
+        after = MapFunction(target_bytes=self._context.target_max_block_size)
+        before = self.operators[feeder]
+        fits = self._takes_more(before) and not before.here and node.options == TaskOptions()
+        first = before.run.function if fits else MapFunction(None, False, self._block_bytes)
+        function = BroadcastFunction(method, after, first, 1 - small, self._block_bytes)
+        if not fits:
+            stage = Stage(function, node.options)
+            return self._add(
+                dataclasses.replace(
+                    self._map(node.name, feeder, stage), inputs=(feeder, beside), beside=1
+                )
+            )
+        before.run.function, before.name = function, f"{before.name}->{node.name}"
+        before.inputs, before.beside = (*before.inputs, beside), len(before.inputs)
+        return feeder
 
     def _reduce(self, node: logical.Exchange, parts: list[int], method: Any) -> int:
         after = MapFunction(target_bytes=self._context.target_max_block_size)

@@ -134,6 +134,29 @@ class ReduceFunction:
 
 
 @dataclasses.dataclass
+class BroadcastFunction(ReduceFunction):
+    """Blocks of one side of a join through transforms, then joined with all of the other.
+
+    Attributes:
+        before: what comes first.
+        side: which one that is, 0 or 1.
+        block_bytes: that are joined at a time, at most.
+    """
+
+    before: MapFunction
+    side: int
+    block_bytes: int
+
+    def __call__(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
+        own, other = given[: payload[0]], list(given[payload[0] :])
+        counts = (1, len(other)) if self.side == 0 else (len(other), 1)
+        size = self.block_bytes
+        for table in transforms.cut_blocks(self.before.tables(own, None), size, size):
+            both = [table, *other] if self.side == 0 else [*other, table]
+            yield from super().__call__(both, counts)
+
+
+@dataclasses.dataclass
 class SliceFunction:
     """What an operator of sheaf.data.exchange does with the blocks of one work: method.work(blocks,
     payload) gives tables, or pairs of a table and what travels beside it."""

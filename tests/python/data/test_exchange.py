@@ -11,6 +11,7 @@ from sheaf.util import state
 pa = pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
 from sheaf.data import partition, shell  # noqa: E402
+from sheaf.data.planner import Planner  # noqa: E402
 
 MIB = 1 << 20
 
@@ -96,3 +97,44 @@ def test_keys_of_two_types_join(cluster):
     right = data.from_arrow(pa.table({"k": np.arange(500, 1500.0), "b": range(1000)}))
     joined = left.join(right, "inner", 8, on=("k",))
     assert joined.count() == 500 and joined.sum("a") == sum(range(500, 1000))
+
+
+# Joins with a small side.
+
+WANTED = {
+    "inner": lambda a, b: a & b,
+    "left_outer": lambda a, b: a,
+    "right_outer": lambda a, b: b,
+    "full_outer": lambda a, b: a | b,
+    "left_semi": lambda a, b: a & b,
+    "right_semi": lambda a, b: a & b,
+    "left_anti": lambda a, b: a - b,
+    "right_anti": lambda a, b: b - a,
+}
+
+
+@pytest.mark.parametrize("small", [0, 1])
+@pytest.mark.parametrize("kind", WANTED)
+def test_a_join_moves_only_its_small_side(cluster, kind, small):
+    """Where no row of the large side needs to know of another one; without that, both sides."""
+    many, few = set(range(9000)), set(range(8990, 9010))
+    large = data.range(9000, override_num_blocks=3).map_batches(lambda b: b)
+    little = data.from_items([{"id": i} for i in sorted(few)])
+    sides = (little, large) if small == 0 else (large, little)
+    joined = sides[0].join(sides[1], kind, 4, on=("id",))
+    sets = (few, many) if small == 0 else (many, few)
+    assert {row["id"] for row in joined.take_all()} == WANTED[kind](*sets)
+    needs_both = kind == "full_outer" or kind.startswith(("left", "right")[small])
+    steps = Planner(data.DataContext.get_current(), 2).plan(joined._plan)
+    assert any("Partition" in step.name for step in steps) == needs_both
+
+
+def test_three_sides_join_in_one_task(cluster):
+    large = data.range(5000, override_num_blocks=2).map_batches(
+        lambda b: {"a": b["id"] % 10, "b": b["id"] % 7}
+    )
+    first = data.from_items([{"a": i, "x": i * i} for i in range(10)])
+    second = data.from_items([{"b": i, "y": -i} for i in range(7)])
+    joined = large.join(first, "inner", 2, on=("a",)).join(second, "inner", 2, on=("b",))
+    assert joined.sum("x") == sum((i % 10) ** 2 for i in range(5000))
+    assert joined.sum("y") == -sum(i % 7 for i in range(5000))

@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 from sheaf.data import block as blocks
 from sheaf.data import partition as rows_to
 from sheaf.data.exchange import Method
+from sheaf.data.operators import Bundle
 from sheaf.data.partition import Borders
 from sheaf.data.schema import check_columns
 
+_FEW_GROUPS = 10_000  # Fewer go to one reducer.
 _NUMBER = "__aggregate__"  # Which aggregate a row of partial results is of.
 
 
@@ -56,18 +58,37 @@ class Aggregate(Method):
         numbers = pa.array(np.full(state.num_rows, number, np.int32))
         return state.rename_columns(names).append_column(_NUMBER, numbers)
 
-    def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
-        table = blocks.combine(blocks.concat(given))
-        if not table.num_columns or (not table.num_rows and self.keys):
-            return
+    def _reducer_bytes(self, bundles: Sequence[Bundle]) -> int:
+        groups = max((bundle.num_rows for bundle in bundles), default=0)
+        few = groups < _FEW_GROUPS * max(1, len(self.aggregates))
+        return self.most_bytes if few else super()._reducer_bytes(bundles)
+
+    def combined(self, table: Any) -> Any:
         keys = list(self.keys)
+        if not self.aggregates:
+            return self._numbered(0, table.select(keys).group_by(keys).aggregate([]))
+        return blocks.concat(
+            [self._numbered(n, state) for n, state in enumerate(self._merged_states(table))]
+        )
+
+    def _merged_states(self, table: Any) -> Iterator[Any]:
+        """The states of each aggregate, one row per group."""
+        keys, table = list(self.keys), blocks.combine(table)
         numbers = table.column(_NUMBER).to_numpy()
-        out: Any = None
         for number, aggregate in enumerate(self.aggregates):
             own = [name for name in table.column_names if name.startswith(f"{number}:")]
             state = table.select([*keys, *own]).filter(pa.array(numbers == number))
             state = state.rename_columns([*keys, *(n.partition(":")[2] for n in own)])
-            result = self._in_order(aggregate.finish(aggregate.merge(state, keys)))
+            yield aggregate.merge(state, keys)
+
+    def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
+        table = blocks.concat(given)
+        if not table.num_columns or (not table.num_rows and self.keys):
+            return
+        keys = list(self.keys)
+        out: Any = None
+        for aggregate, state in zip(self.aggregates, self._merged_states(table)):
+            result = self._in_order(aggregate.finish(state))
             if out is None:
                 out = result
                 continue

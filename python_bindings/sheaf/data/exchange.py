@@ -23,8 +23,10 @@ from sheaf.data.schema import check_columns
 from sheaf.data.task_context import TaskContext
 from sheaf.data.user_code import ClassUdf
 
-_PARTITION_BYTES = 64 << 20  # What a reducer gets, about.
-_MOST_PARTITIONS = 1000
+_PARTITION_BYTES = 64 << 20  # What a reducer gets, about,
+_LEAST_PARTITION_BYTES = 4 << 20  # or less, where it is not much for all CPUs.
+_MOST_PARTITIONS, _PARTITIONS_OF_UNKNOWN = 1000, 64
+_RUN_BYTES = 32 << 20  # What is merged of several map tasks is so much, where there is.
 
 
 @dataclasses.dataclass
@@ -49,17 +51,26 @@ class Method:
     udfs: tuple[ClassUdf, ...] = ()
     wants_all_inputs: bool = False
     small_bytes: int = 0
+    most_bytes: int = _PARTITION_BYTES  # For a reducer, as far as the count allows.
+    cpus: int = 1
     honoured: bool = False  # The count was asked for.
+    merges: bool = False  # There is more than the store can hold.
 
-    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any) -> Any:
-        """This method for one execution over inputs of about these bytes."""
+    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any, budget: int) -> Any:
+        """This method for one execution over inputs of about these bytes, with this budget of
+        bytes."""
         own = copy.copy(self)
         own.small_bytes = int(context.small_input_bytes)
+        own.cpus = cpus
         own.honoured = self.count is not None
+        # All reducers that run have what they read and what they make in the store.
+        own.most_bytes = max(1 << 20, min(_PARTITION_BYTES, budget // (4 * cpus)))
         if own.count is None:
             known = [size for size in sizes if size is not None]
-            total = sum(known) if len(known) == len(sizes) else 0
-            own.count = min(_MOST_PARTITIONS, max(4 * cpus, -(-total // _PARTITION_BYTES)))
+            least = -(-sum(known) // own.most_bytes)
+            if len(known) < len(sizes):
+                least = max(least, _PARTITIONS_OF_UNKNOWN)
+            own.count = min(_MOST_PARTITIONS, max(4 * cpus, least))
         return own
 
     def small_side(self, bounds: Sequence[int | None], context: Any) -> int | None:
@@ -105,7 +116,7 @@ class Method:
         """Partitions [first, stop) of all inputs; without any rows, a block of the first has the
         schema."""
         ports = [
-            [part for bundle in port if (part := part_of(bundle, first, stop)).num_rows]
+            [part for bundle in port if (part := self._part(bundle, first, stop)).num_rows]
             for port in given
         ]
         if self.wants_all_inputs or not any(ports):
@@ -115,24 +126,78 @@ class Method:
             ]
         return Work(tuple(b for port in ports for b in port), _counts(ports), here)
 
+    def _part(self, bundle: Bundle, first: int, stop: int) -> Bundle:
+        return part_of(bundle, first, stop, self.merges)
+
     def _groups(self, given: Sequence[Sequence[Bundle]]) -> list[tuple[int, int]]:
         assert self.count is not None
         if self.honoured:
             return [(part, part + 1) for part in range(self.count)]
-        sizes = np.zeros(self.count)
-        for port in given:
-            for bundle in port:
-                sizes += bundle.metadata.extra.sizes
-        groups, first, size = [], 0, 0.0
-        for part in range(self.count):
-            size += float(sizes[part])
-            if size >= _PARTITION_BYTES or part == self.count - 1:
-                groups.append((first, part + 1))
-                first, size = part + 1, 0.0
-        return groups
+        bundles = [bundle for port in given for bundle in port]
+        return _grouped(_sizes(bundles), self._reducer_bytes(bundles))
+
+    def _reducer_bytes(self, bundles: Sequence[Bundle]) -> int:
+        """How much a reducer gets, where partitions are smaller."""
+        total = sum(bundle.size_bytes for bundle in bundles)
+        return min(self.most_bytes, max(_LEAST_PARTITION_BYTES, total // (2 * self.cpus)))
+
+    # Out of core: what fills the budget is merged, so that many small parts become some large ones,
+    # which the store writes to disk and reads once.
+
+    def arrange_round(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
+        """Works of which each merges some partitions of what map tasks have made so far."""
+        works = []
+        self.merges = True
+        for first, stop in _grouped(_sizes(given[0]), _RUN_BYTES):
+            there = [(b, self._part(b, first, stop)) for b in given[0]]
+            there = [(b, part) for b, part in there if part.num_rows]
+            if there:
+                rows = [np.diff(b.metadata.extra.offsets[first : stop + 1]) for b, _ in there]
+                bundles = tuple(part for _, part in there)
+                works.append(Work(bundles, (first, self._partitions, np.array(rows))))
+        return works
+
+    def merged(self, given: Sequence[Any], payload: Any) -> tuple[Any, Borders]:
+        """One output of several, as if one map task had made it."""
+        first, count, rows = payload
+        ends = np.cumsum(rows, axis=1)
+        tables, lengths = [], np.zeros(count, np.int64)
+        for part in range(rows.shape[1]):
+            slices = [
+                blocks.slice_rows(table, int(end - of), int(of))
+                for table, end, of in zip(given, ends[:, part], rows[:, part])
+                if of
+            ]
+            if slices:
+                tables.append(self.combined(blocks.concat(slices)))
+                lengths[first + part] = tables[-1].num_rows
+        table = blocks.combine(blocks.concat(tables))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        per_row = blocks.size_bytes(table) / max(1, table.num_rows)
+        return table, Borders(offsets, (lengths * per_row).astype(np.int64))
+
+    def combined(self, table: Any) -> Any:
+        """What one partition of some map tasks is merged to."""
+        return table
 
 
-def part_of(bundle: Bundle, first: int, stop: int) -> Bundle:
+def _sizes(bundles: Sequence[Bundle]) -> Any:
+    """Bytes of each partition."""
+    return np.sum([bundle.metadata.extra.sizes for bundle in bundles], axis=0)
+
+
+def _grouped(sizes: Any, least: int) -> list[tuple[int, int]]:
+    """Ranges of partitions that have so many bytes together, but for the last."""
+    groups, first, size = [], 0, 0
+    for part, more in enumerate(sizes.tolist()):
+        size += more
+        if size >= least or part == len(sizes) - 1:
+            groups.append((first, part + 1))
+            first, size = part + 1, 0
+    return groups
+
+
+def part_of(bundle: Bundle, first: int, stop: int, copied: bool = False) -> Bundle:
     """Partitions [first, stop) of a map task's output."""
     borders = bundle.metadata.extra
     begin, end = int(borders.offsets[first]), int(borders.offsets[stop])
@@ -143,7 +208,7 @@ def part_of(bundle: Bundle, first: int, stop: int) -> Bundle:
         )
     there = np.flatnonzero(np.diff(borders.offsets[first : stop + 1])) + first
     places = tuple((*place, borders.digest) for place in borders.places[there].tolist())
-    return Bundle(Pieces(bundle.block, places), 0, end - begin, size)
+    return Bundle(Pieces(bundle.block, places, copied), 0, end - begin, size)
 
 
 def without_rows(bundle: Bundle) -> Bundle:

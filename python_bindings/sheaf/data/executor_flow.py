@@ -58,6 +58,10 @@ class Flow:
         kind = consumer.spec.kind
         if consumer.spec.arrange is not None or consumer.spec.beside == state.port:
             consumer.gathered[state.port].append(held)
+        elif consumer.spec.merge is not None:
+            consumer.gathered[0].append(held)
+            if consumer.has_merged and self._unmerged(consumer) >= self.budget.limit // 2:
+                self._merge(consumer)
         elif kind == "limit":
             self._limit(consumer, held)
         elif kind == "union":
@@ -67,6 +71,23 @@ class Flow:
                 consumer.gathered[state.port].append(held)
         else:
             self._gather(consumer, held)
+
+    def _unmerged(self, state: State) -> int:
+        """Bytes of what waits to be merged."""
+        return sum(held.charge for held in state.gathered[0])
+
+    def _merge(self, state: State) -> None:
+        """A round: what has come so far becomes works."""
+        assert state.spec.merge is not None
+        charge, state.has_merged = self._unmerged(state), True
+        works = state.spec.merge([[held.bundle for held in state.gathered[0]]])
+        state.gathered[0] = []
+        for work in works[:-1]:
+            state.queue.append((work, 0))
+        if works:  # What goes in is there until the last is done.
+            state.queue.append((works[-1], charge))
+        else:
+            self.budget.release(charge)
 
     def _limit(self, state: State, held: Held) -> None:
         rows = held.bundle.num_rows
@@ -119,6 +140,13 @@ class Flow:
                         self._pass_on(state, Held(bundle, 0))
             else:
                 state.queue.extend((work, 0) for work in works)
+        elif spec.merge is not None and state.has_merged and state.gathered[0]:
+            self._merge(state)
+        elif spec.merge is not None:
+            self.budget.release(self._unmerged(state))
+            kept, state.gathered[0] = state.gathered[0], []
+            for held in kept:
+                self._pass_on(state, Held(held.bundle, 0))
         self._flush(state)
         self._finish_if_done(state)
 

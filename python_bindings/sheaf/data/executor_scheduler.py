@@ -34,9 +34,36 @@ class Scheduler(Flow):
             for state in self._order:
                 while state.has_work and self._start(state):
                     started = True
+            started = started or self._merge_for_room()
         self._grow_pools()
         if not self._anything_runs() and not self._output:
             self._unblock()
+
+    def _merge_for_room(self) -> bool:
+        """Where the budget stops a task, what waits to be merged is merged, if that is much or the
+        budget is full; whether anything is."""
+        waiting = [
+            state
+            for state in self._order
+            if state.spec.merge is not None and state.gathered[0] and not state.is_busy
+        ]
+        if not waiting:
+            return False
+        largest_first = sorted(waiting, key=self._unmerged)
+        state, full = largest_first[-1], self.budget.is_full()
+        if not full and self._unmerged(state) < self.budget.limit // 4:
+            return False
+        if not full and not any(self._lacks_room(other) for other in self.states):
+            return False
+        self._merge(state)
+        return state.has_work
+
+    def _lacks_room(self, state: State) -> bool:
+        return (
+            state.has_work
+            and not self._absorbs(state)
+            and not self.budget.has_room(state.estimate())
+        )
 
     def _start(self, state: State, whatever: bool = False) -> bool:
         """Starts the next task of `state`, if it may run now; `whatever` the budget says."""

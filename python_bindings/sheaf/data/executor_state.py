@@ -89,6 +89,7 @@ class State:
         self.port = 0  # Which input of the consumer.
         self.open_inputs = set(spec.inputs)
         self.gathered: list[list[Held]] = [[] for _ in spec.inputs]  # Of barriers and unions.
+        self.has_merged = False
         self.pending: list[Held] = []  # Not yet enough for a task.
         self.pending_rows = self.pending_bytes = 0
         self.queue: deque[tuple[Work, int]] = deque()

@@ -60,10 +60,13 @@ class Pieces:
     Attributes:
         ref: of the output.
         places: of parts in it.
+        copied: a view of a part pins all of its object. Where those are more than the store holds,
+            its reader has a copy instead.
     """
 
     ref: Any
     places: tuple[tuple[int, int, int], ...]
+    copied: bool = False
 
 
 def fetched(given: Sequence[Any]) -> list[Any]:
@@ -75,10 +78,23 @@ def fetched(given: Sequence[Any]) -> list[Any]:
     refs = list({one.ref: None for one in given if isinstance(one, Pieces)})
     sheaf.wait(refs, num_returns=len(refs), fetch_local=False)
     found = iter(get_parts(wanted))
-    return [
-        blocks.concat([next(found) for _ in one.places]) if isinstance(one, Pieces) else one
-        for one in given
-    ]
+    out = []
+    for one in given:
+        if isinstance(one, Pieces):
+            parts = [next(found) for _ in one.places]
+            one = _copied(parts) if one.copied else blocks.concat(parts)
+        out.append(one)
+    return out
+
+
+def _copied(tables: Sequence[Any]) -> Any:
+    """Tables one below the other, in memory of this process."""
+    try:
+        made = pa.table(sheaf.arrow.concat([_numbered(table) for table in tables]))
+        return made.rename_columns(tables[0].column_names)
+    except sheaf.arrow.UnsupportedType:
+        every = pa.array(np.arange(sum(table.num_rows for table in tables)))
+        return blocks.concat(tables).take(every)
 
 
 def whole(table: Any, count: int) -> tuple[Any, Borders]:

@@ -15,6 +15,7 @@ from sheaf.data.operators import Bundle, Operator, Work
 from sheaf.data.tasks import (
     BroadcastFunction,
     MapFunction,
+    MergeFunction,
     PartitionFunction,
     ReduceFunction,
     SliceFunction,
@@ -37,10 +38,11 @@ class Planner:
     Args:
         context: DataContext.
         cpus: of the cluster.
+        budget: bytes of blocks that may lie around.
     """
 
-    def __init__(self, context: Any, cpus: float) -> None:
-        self._context = context
+    def __init__(self, context: Any, cpus: float, budget: int = 1 << 30) -> None:
+        self._context, self._budget = context, budget
         self._cpus = max(1, int(cpus))
         self.operators: list[Operator] = []
 
@@ -234,7 +236,7 @@ class Planner:
             return self._broadcast(node, small)
         feeders = [self._build(child) for child in node.inputs]
         sizes = [logical.known_bytes(child) for child in node.inputs]
-        method = node.method.begin(sizes, self._cpus, self._context)
+        method = node.method.begin(sizes, self._cpus, self._context, self._budget)
         if method.samples:
             return self._sorted_exchange(node, feeders[0], method)
         parts = [self._partition(node, feeder, method, side) for side, feeder in enumerate(feeders)]
@@ -270,7 +272,7 @@ class Planner:
         """A join whose small side goes to all tasks of the other."""
         beside = self._build(node.inputs[small])
         feeder = self._build(node.inputs[1 - small])
-        method = node.method.begin([0, 0], self._cpus, self._context)
+        method = node.method.begin([0, 0], self._cpus, self._context, self._budget)
         after = MapFunction(target_bytes=self._context.target_max_block_size)
         before = self.operators[feeder]
         fits = self._takes_more(before) and not before.here and node.options == TaskOptions()
@@ -288,11 +290,19 @@ class Planner:
         return feeder
 
     def _reduce(self, node: logical.Exchange, parts: list[int], method: Any) -> int:
+        parts = [self._merge(node, part, method) for part in parts]
         after = MapFunction(target_bytes=self._context.target_max_block_size)
         stage = Stage(ReduceFunction(method, after), node.options)
         operator = self._map(node.name, parts[0], stage, arrange=method.arrange)
         operator.inputs = tuple(parts)
         return self._add(operator)
+
+    def _merge(self, node: logical.Exchange, part: int, method: Any) -> int:
+        """What map tasks make is merged in rounds when it fills the budget."""
+        if self.operators[part].here:
+            return part
+        stage = Stage(MergeFunction(method), TaskOptions())
+        return self._add(self._map(f"{node.name}Merge", part, stage, merge=method.arrange_round))
 
     def _sorted_exchange(self, node: logical.Exchange, feeder: int, method: Any) -> int:
         """What needs to see a part of all rows before it cuts any."""

@@ -37,8 +37,8 @@ class Sort(Method):
     bounds: tuple[Any, ...] | None = None
     held: list[Bundle] = dataclasses.field(default_factory=list, repr=False)
 
-    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any) -> Any:
-        own = super().begin(sizes, cpus, context)
+    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any, budget: int) -> Any:
+        own = super().begin(sizes, cpus, context, budget)
         own.held = []
         if self.bounds is not None:
             own.honoured, own.count = True, len(self.bounds) + 1

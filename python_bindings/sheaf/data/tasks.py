@@ -134,6 +134,20 @@ class ReduceFunction:
 
 
 @dataclasses.dataclass
+class MergeFunction:
+    """Some partitions of many map tasks to one output, in the order of partitions.
+
+    Attributes:
+        method: of sheaf.data.exchange.
+    """
+
+    method: Any
+
+    def __call__(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
+        yield self.method.merged(given, payload)
+
+
+@dataclasses.dataclass
 class BroadcastFunction(ReduceFunction):
     """Blocks of one side of a join through transforms, then joined with all of the other.
 

@@ -2,6 +2,9 @@
 """Exchanges: which partition rows go to, how many objects that takes, and what is done with sizes
 that are known before anything is reduced."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import sheaf
@@ -138,3 +141,40 @@ def test_three_sides_join_in_one_task(cluster):
     joined = large.join(first, "inner", 2, on=("a",)).join(second, "inner", 2, on=("b",))
     assert joined.sum("x") == sum((i % 10) ** 2 for i in range(5000))
     assert joined.sum("y") == -sum(i % 7 for i in range(5000))
+
+
+# More than the object store holds.
+
+
+def test_what_the_store_does_not_hold_is_merged_in_rounds():
+    """70 MB through a store of 64 MiB, of which an exchange has half: every row comes once."""
+    code = """
+import numpy as np, pyarrow as pa, sheaf
+import sheaf.arrow
+from sheaf import data
+from sheaf.data import exchange
+sheaf.init(num_cpus=2, object_store_memory=64 << 20, log_to_driver=False)
+data.DataContext.get_current().target_max_block_size = 4 << 20
+
+def wide(batch):
+    ids = batch["id"]
+    keys = ids * 7919 % 1_000_003
+    pad = pa.FixedSizeBinaryArray.from_buffers(pa.binary(84), len(ids), [None, pa.py_buffer(bytes(84 * len(ids)))])
+    return pa.table({"key": keys, "id": ids, "pad": pad})
+
+def digest(table):
+    hashes = pa.table(sheaf.arrow.hash(table, ["key", "id", "pad"])).column(0).to_numpy()
+    return int(hashes.sum(dtype=np.uint64))
+
+merged, merge = [], exchange.Method.arrange_round
+exchange.Method.arrange_round = lambda self, given: merged.append(1) or merge(self, given)
+rows = data.range(700_000, override_num_blocks=20).map_batches(wide, batch_size=None)
+count = total = 0
+for batch in rows.random_shuffle(seed=1).iter_batches(batch_size=None, batch_format="pyarrow"):
+    count, total = count + batch.num_rows, (total + digest(batch)) % 2**64
+made = [wide({"id": np.arange(a, a + 35_000)}) for a in range(0, 700_000, 35_000)]
+assert merged and count == 700_000 and total == sum(map(digest, made)) % 2**64
+print("exact")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "exact\n", done.stdout + done.stderr

@@ -75,7 +75,9 @@ class Simulation:
                 "source"
                 if depth == 0
                 else self.random.choice(
-                    ["map"] * 5 + ["pool"] * 2 + ["limit", "union", "barrier", "arrange", "beside"]
+                    ["map"] * 5
+                    + ["pool"] * 2
+                    + ["limit", "union", "barrier", "arrange", "beside", "rounds"]
                 )
             )
             if kind == "source":
@@ -99,6 +101,11 @@ class Simulation:
                         arrange=lambda given: [Work(tuple(given[0]))],
                     )
                 )
+            if kind == "rounds":
+                merging = Operator(
+                    "merge", "map", inputs=inputs, merge=self.regroup, needs=self.needs()
+                )
+                inputs, kind = (add(merging),), self.random.choice(["barrier", "barrier", "map"])
             arrange = None
             if kind == "barrier":
                 if self.random.random() < 0.3:

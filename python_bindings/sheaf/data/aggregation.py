@@ -16,8 +16,11 @@ from sheaf.data import aggregate
 from sheaf.data import block as blocks
 from sheaf.data import partition as rows_to
 from sheaf.data.exchange import Method
+from sheaf.data.operators import Bundle
+from sheaf.data.partition import Borders
 from sheaf.data.schema import check_columns
 
+_FEW_GROUPS = 10_000  # Fewer go to one reducer.
 
 @dataclasses.dataclass
 class Aggregate(Method):
@@ -35,15 +38,21 @@ class Aggregate(Method):
     def schema(self, schema: Any) -> Any:
         return None
 
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        assert self.count is not None
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
         if not table.num_columns and not table.num_rows:  # Of a dataset without rows.
-            return table, np.zeros(self.count + 1, np.int64)
+            return rows_to.whole(table, self._partitions)
         made = blocks.combine(aggregate.partial(table, self.keys, self.aggregates))
         made = made.replace_schema_metadata(table.schema.metadata)  # Errors name its file.
         if not self.keys:
-            return rows_to.cut(made, np.zeros(made.num_rows, np.int64), self.count)
-        return rows_to.cut(made, rows_to.by_hash(made, self.keys, self.count), self.count)
+            return rows_to.whole(made, self._partitions)
+        return rows_to.by_hash(made, list(self.keys), self._partitions)
+
+    def _reducer_bytes(self, bundles: Sequence[Bundle]) -> int:
+        groups = max((bundle.num_rows for bundle in bundles), default=0)
+        return self.most_bytes if groups < _FEW_GROUPS else super()._reducer_bytes(bundles)
+
+    def combined(self, table: Any) -> Any:
+        return aggregate.merge(blocks.combine(table), self.keys, self.aggregates)
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         table = blocks.combine(blocks.concat(given))
@@ -76,12 +85,11 @@ class MapGroups(Method):
     def schema(self, schema: Any) -> Any:
         return None
 
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        assert self.count is not None
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
         check_columns(self.keys, table.column_names, "groupby")
         if not self.keys:
-            return rows_to.cut(table, np.zeros(table.num_rows, np.int64), self.count)
-        return rows_to.cut(table, rows_to.by_hash(table, self.keys, self.count), self.count)
+            return rows_to.whole(table, self._partitions)
+        return rows_to.by_hash(table, self.keys, self._partitions)
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         table = blocks.combine(blocks.concat(given))

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Exchanges: rows go to partitions, partitions to reducers. A map task makes one block, whose
-slices are the partitions; a reducer gets its slice of each.
+"""Exchanges: rows go to partitions, partitions to reducers. A map task makes one object, whose
+parts are the partitions; a reducer reads its part of each.
 
 A method is what differs between them: `partition` (in map tasks), `arrange` (in the executor: which
 slices one reducer gets) and `reduce`.
@@ -14,18 +14,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from sheaf.data import block as blocks
 from sheaf.data import partition as rows_to
 from sheaf.data.operators import Bundle, Work
+from sheaf.data.partition import Borders, Pieces
 from sheaf.data.schema import check_columns
 from sheaf.data.task_context import TaskContext
 from sheaf.data.user_code import ClassUdf
 
-_PARTITION_BYTES = 64 << 20  # What a reducer gets, about.
-_MOST_PARTITIONS = 1000
-_SAMPLES = 1000  # Rows of each block that a sort looks at, at most.
+_PARTITION_BYTES = 64 << 20  # What a reducer gets, about,
+_LEAST_PARTITION_BYTES = 4 << 20  # or less, where it is not much for all CPUs.
+_MOST_PARTITIONS, _PARTITIONS_OF_UNKNOWN = 1000, 64
+_RUN_BYTES = 32 << 20  # What is merged of several map tasks is so much, where there is.
 
 
 @dataclasses.dataclass
@@ -50,25 +51,39 @@ class Method:
     udfs: tuple[ClassUdf, ...] = ()
     wants_all_inputs: bool = False
     small_bytes: int = 0
+    most_bytes: int = _PARTITION_BYTES  # For a reducer, as far as the count allows.
+    cpus: int = 1
     honoured: bool = False  # The count was asked for.
+    merges: bool = False  # There is more than the store can hold.
 
-    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any) -> Any:
-        """This method for one execution over inputs of about these bytes."""
+    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any, budget: int) -> Any:
+        """This method for one execution over inputs of about these bytes, with this budget of
+        bytes."""
         own = copy.copy(self)
         own.small_bytes = int(context.small_input_bytes)
+        own.cpus = cpus
         own.honoured = self.count is not None
+        # All reducers that run have what they read and what they make in the store.
+        own.most_bytes = max(1 << 20, min(_PARTITION_BYTES, budget // (4 * cpus)))
         if own.count is None:
             known = [size for size in sizes if size is not None]
-            total = sum(known) if len(known) == len(sizes) else 0
-            own.count = min(_MOST_PARTITIONS, max(4 * cpus, -(-total // _PARTITION_BYTES)))
+            least = -(-sum(known) // own.most_bytes)
+            if len(known) < len(sizes):
+                least = max(least, _PARTITIONS_OF_UNKNOWN)
+            own.count = min(_MOST_PARTITIONS, max(4 * cpus, least))
         return own
+
+    def small_side(self, bounds: Sequence[int | None], context: Any) -> int | None:
+        """The input that goes to all tasks of the other, which is not partitioned then, by bytes
+        that inputs do not exceed; None: both are partitioned."""
+        return None
 
     def schema(self, schema: Any) -> Any:
         """The result's, from the input's; None: only a run tells."""
         return schema
 
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        """The table sorted by partition, and where each begins."""
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
+        """The table in the order of its partitions, and where each lies."""
         raise NotImplementedError
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
@@ -81,48 +96,128 @@ class Method:
         if not any(given):
             return []
         if total < self.small_bytes and not self.honoured:
-            # As parts of whole blocks: no slices are needed.
-            return [Work(tuple(b for port in given for b in port), _counts(given), self.is_plain)]
+            return [self._work(given, 0, self._partitions, self.is_plain)]
         works = []
         here = total < self.small_bytes and self.is_plain
         for first, stop in self._groups(given):
-            slices = [
-                [
-                    bundle.cut(int(offsets[first]), int(offsets[stop]))
-                    for bundle in port
-                    for offsets in [bundle.metadata.extra]
-                    if offsets[stop] > offsets[first]
-                ]
-                for port in given
-            ]
-            if any(slices):
-                if self.wants_all_inputs:
-                    slices = [
-                        some or [bundle.cut(0, 0) for bundle in port[:1]]
-                        for some, port in zip(slices, given, strict=True)
-                    ]
-                works.append(Work(tuple(b for port in slices for b in port), _counts(slices), here))
-            elif self.honoured:  # An empty partition is a block without rows.
-                empty = [[bundle.cut(0, 0) for bundle in port[:1]] for port in given]
-                works.append(Work(tuple(b for port in empty for b in port), _counts(empty), here))
+            work = self._work(given, first, stop, here)
+            if any(bundle.num_rows for bundle in work.bundles) or self.honoured:
+                works.append(work)
         return works
+
+    @property
+    def _partitions(self) -> int:
+        assert self.count is not None
+        return self.count
+
+    def _work(
+        self, given: Sequence[Sequence[Bundle]], first: int, stop: int, here: bool = False
+    ) -> Work:
+        """Partitions [first, stop) of all inputs; without any rows, a block of the first has the
+        schema."""
+        ports = [
+            [part for bundle in port if (part := self._part(bundle, first, stop)).num_rows]
+            for port in given
+        ]
+        if self.wants_all_inputs or not any(ports):
+            ports = [
+                some or [without_rows(bundle) for bundle in port[:1]]
+                for some, port in zip(ports, given, strict=True)
+            ]
+        return Work(tuple(b for port in ports for b in port), _counts(ports), here)
+
+    def _part(self, bundle: Bundle, first: int, stop: int) -> Bundle:
+        return part_of(bundle, first, stop, self.merges)
 
     def _groups(self, given: Sequence[Sequence[Bundle]]) -> list[tuple[int, int]]:
         assert self.count is not None
         if self.honoured:
             return [(part, part + 1) for part in range(self.count)]
-        sizes = np.zeros(self.count)
-        for port in given:
-            for bundle in port:
-                rows = np.diff(bundle.metadata.extra)
-                sizes += rows * (bundle.size_bytes / max(1, bundle.num_rows))
-        groups, first, size = [], 0, 0.0
-        for part in range(self.count):
-            size += float(sizes[part])
-            if size >= _PARTITION_BYTES or part == self.count - 1:
-                groups.append((first, part + 1))
-                first, size = part + 1, 0.0
-        return groups
+        bundles = [bundle for port in given for bundle in port]
+        return _grouped(_sizes(bundles), self._reducer_bytes(bundles))
+
+    def _reducer_bytes(self, bundles: Sequence[Bundle]) -> int:
+        """How much a reducer gets, where partitions are smaller."""
+        total = sum(bundle.size_bytes for bundle in bundles)
+        return min(self.most_bytes, max(_LEAST_PARTITION_BYTES, total // (2 * self.cpus)))
+
+    # Out of core: what fills the budget is merged, so that many small parts become some large ones,
+    # which the store writes to disk and reads once.
+
+    def arrange_round(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
+        """Works of which each merges some partitions of what map tasks have made so far."""
+        works = []
+        self.merges = True
+        for first, stop in _grouped(_sizes(given[0]), _RUN_BYTES):
+            there = [(b, self._part(b, first, stop)) for b in given[0]]
+            there = [(b, part) for b, part in there if part.num_rows]
+            if there:
+                rows = [np.diff(b.metadata.extra.offsets[first : stop + 1]) for b, _ in there]
+                bundles = tuple(part for _, part in there)
+                works.append(Work(bundles, (first, self._partitions, np.array(rows))))
+        return works
+
+    def merged(self, given: Sequence[Any], payload: Any) -> tuple[Any, Borders]:
+        """One output of several, as if one map task had made it."""
+        first, count, rows = payload
+        ends = np.cumsum(rows, axis=1)
+        tables, lengths = [], np.zeros(count, np.int64)
+        for part in range(rows.shape[1]):
+            slices = [
+                blocks.slice_rows(table, int(end - of), int(of))
+                for table, end, of in zip(given, ends[:, part], rows[:, part])
+                if of
+            ]
+            if slices:
+                tables.append(self.combined(blocks.concat(slices)))
+                lengths[first + part] = tables[-1].num_rows
+        table = blocks.combine(blocks.concat(tables))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        per_row = blocks.size_bytes(table) / max(1, table.num_rows)
+        return table, Borders(offsets, (lengths * per_row).astype(np.int64))
+
+    def combined(self, table: Any) -> Any:
+        """What one partition of some map tasks is merged to."""
+        return table
+
+
+def _sizes(bundles: Sequence[Bundle]) -> Any:
+    """Bytes of each partition."""
+    return np.sum([bundle.metadata.extra.sizes for bundle in bundles], axis=0)
+
+
+def _grouped(sizes: Any, least: int) -> list[tuple[int, int]]:
+    """Ranges of partitions that have so many bytes together, but for the last."""
+    groups, first, size = [], 0, 0
+    for part, more in enumerate(sizes.tolist()):
+        size += more
+        if size >= least or part == len(sizes) - 1:
+            groups.append((first, part + 1))
+            first, size = part + 1, 0
+    return groups
+
+
+def part_of(bundle: Bundle, first: int, stop: int, copied: bool = False) -> Bundle:
+    """Partitions [first, stop) of a map task's output."""
+    borders = bundle.metadata.extra
+    begin, end = int(borders.offsets[first]), int(borders.offsets[stop])
+    size = int(borders.sizes[first:stop].sum())
+    if borders.places is None:
+        return dataclasses.replace(
+            bundle, start=bundle.start + begin, stop=bundle.start + end, size_bytes=size
+        )
+    there = np.flatnonzero(np.diff(borders.offsets[first : stop + 1])) + first
+    places = tuple((*place, borders.digest) for place in borders.places[there].tolist())
+    return Bundle(Pieces(bundle.block, places, copied), 0, end - begin, size)
+
+
+def without_rows(bundle: Bundle) -> Bundle:
+    """No row of a map task's output, for its schema."""
+    borders = bundle.metadata.extra
+    if borders.places is None:
+        return bundle.cut(0, 0)
+    first = int(np.flatnonzero(np.diff(borders.offsets))[0])
+    return part_of(bundle, first, first + 1).cut(0, 0)
 
 
 def _counts(ports: Sequence[Sequence[Bundle]]) -> tuple[int, ...]:
@@ -138,26 +233,24 @@ class Shuffle(Method):
     reseeds: bool = False  # Each execution has another order, which follows from the seed.
     run: int = 0
 
-    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any) -> Any:
-        own = super().begin(sizes, cpus, context)
+    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any, budget: int) -> Any:
+        own = super().begin(sizes, cpus, context, budget)
         self.run += 1
         return own
 
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        assert self.count is not None
-        parts = rows_to.at_random(table.num_rows, self.count, self._seed(0))
-        return rows_to.cut(table, parts, self.count)
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
+        return rows_to.at_random(table, self._partitions, self._seed(0, table.num_rows))
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
-        table = blocks.combine(blocks.concat(given))
+        table = blocks.concat(given)
         order = np.random.default_rng(self._seed(1)).permutation(table.num_rows)
-        yield table.take(pa.array(order)) if table.num_columns else table
+        yield rows_to.take(table, order)
 
-    def _seed(self, phase: int) -> list[int] | None:
+    def _seed(self, *more: int) -> list[int] | None:
         if self.seed is None:
             return None
         run = [self.run] if self.reseeds else []
-        return [self.seed, phase, TaskContext.current().task_idx, *run]
+        return [self.seed, TaskContext.current().task_idx, *more, *run]
 
 
 @dataclasses.dataclass
@@ -168,107 +261,13 @@ class ByKeys(Method):
     sort: bool = False
     where: str = "repartition"
 
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        assert self.count is not None
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
         check_columns(self.keys, table.column_names, self.where)
-        parts = rows_to.by_hash(table, self.keys, self.count)
-        return rows_to.cut(table, parts, self.count)
+        return rows_to.by_hash(table, self.keys, self._partitions)
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
-        table = blocks.combine(blocks.concat(given))
+        table = blocks.concat(given)
         if self.sort:
-            table = table.take(rows_to.sort_order(table, [(key, False) for key in self.keys]))
-        yield table
-
-
-@dataclasses.dataclass
-class Sort(Method):
-    """All rows in the order of keys."""
-
-    keys: tuple[tuple[str, bool], ...] = ()  # Names, each with whether it is descending.
-    bounds: tuple[Any, ...] | None = None  # Of the first key, rising, where the caller knows them.
-    samples: bool = True
-
-    def begin(self, sizes: Sequence[int | None], cpus: int, context: Any) -> Any:
-        own = super().begin(sizes, cpus, context)
-        own._held: list[Bundle] = []
-        if self.bounds is not None:
-            own.honoured, own.count = True, len(self.bounds) + 1
-        return own
-
-    # In the executor: samples first, then cuts, then reducers.
-
-    def arrange_samples(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
-        """A look at each block, unless there is little."""
-        self._held = list(given[0])
-        if self._is_small() or self.bounds is not None:
-            return []
-        return [Work((bundle,), "sample") for bundle in self._held if bundle.num_rows]
-
-    def _is_small(self) -> bool:
-        total = sum(bundle.size_bytes for bundle in self._held)
-        return total < self.small_bytes and self.bounds is None
-
-    def arrange_cuts(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
-        """Each block is cut at bounds between the samples."""
-        if self._is_small():
-            return []
-        bounds = self.bounds
-        if bounds is None:
-            bounds = self._choose([bundle.metadata.extra for bundle in given[0]])
-        held, self._held = self._held, []
-        self.count = len(bounds) + 1
-        return [Work((bundle,), bounds) for bundle in held]
-
-    def arrange(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
-        if self._held:
-            held, self._held = self._held, []
-            return [Work(tuple(held), (len(held),), True)]
-        return super().arrange(given)
-
-    def _choose(self, samples: Sequence[Any]) -> Any:
-        """Bounds at equal distances of the samples, each of which stands for some rows."""
-        assert self.count is not None
-        values = pa.chunked_array([values for values, _ in samples])
-        weights = np.concatenate([np.full(len(v), rows / max(1, len(v))) for v, rows in samples])
-        order = rows_to.sort_order(pa.table({"key": values}), [("key", False)]).to_numpy()
-        if not len(order):
-            return values.combine_chunks()
-        reached = np.cumsum(weights[order])
-        wanted = reached[-1] * np.arange(1, self.count) / self.count
-        places = np.unique(np.minimum(np.searchsorted(reached, wanted), len(order) - 1))
-        chosen = values.take(pa.array(order[places])).unique()
-        return chosen.drop_null() if isinstance(chosen, pa.Array) else chosen.combine_chunks()
-
-    # In tasks.
-
-    def work(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
-        """A sample of the first key, beside a table without rows."""
-        (table,) = given
-        name = self.keys[0][0]
-        check_columns([key for key, _ in self.keys], table.column_names, "sort")
-        column = table.column(name)
-        if table.num_rows > _SAMPLES:
-            random = np.random.default_rng([table.num_rows, TaskContext.current().task_idx])
-            chosen = np.sort(random.choice(table.num_rows, _SAMPLES, replace=False))
-            column = column.take(pa.array(chosen))
-        values = (
-            pa.concat_arrays(column.drop_null().chunks)
-            if column.num_chunks
-            else pa.array([], column.type)
-        )
-        yield table.slice(0, 0), (values, table.num_rows)
-
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        name, descending = self.keys[0]
-        check_columns([key for key, _ in self.keys], table.column_names, "sort")
-        column = table.column(name)
-        bounds = pa.array(payload, column.type) if isinstance(payload, tuple) else payload
-        return rows_to.cut(table, rows_to.by_bounds(column, bounds, descending), len(bounds) + 1)
-
-    def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
-        table = blocks.combine(blocks.concat(given))
-        if not table.num_columns and not table.num_rows:
-            return
-        check_columns([key for key, _ in self.keys], table.column_names, "sort")
-        yield table.take(rows_to.sort_order(table, self.keys))
+            order = rows_to.sort_order(table, [(key, False) for key in self.keys])
+            table = rows_to.take(table, order)
+        yield blocks.combine(table)

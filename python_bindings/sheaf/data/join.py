@@ -13,6 +13,7 @@ from sheaf.data import block as blocks
 from sheaf.data import partition as rows_to
 from sheaf.data.errors import SchemaMismatchError
 from sheaf.data.exchange import Method
+from sheaf.data.partition import Borders
 from sheaf.data.schema import check_columns
 
 KINDS = {
@@ -25,6 +26,13 @@ KINDS = {
     "left_anti": "left anti",
     "right_anti": "right anti",
 }
+
+
+# Kinds in which a row of one side, left or right, needs no other row of that side.
+_DECIDED_BY_ROWS = (
+    frozenset({"inner", "left_outer", "left_semi", "left_anti"}),
+    frozenset({"inner", "right_outer", "right_semi", "right_anti"}),
+)
 
 
 @dataclasses.dataclass
@@ -53,14 +61,26 @@ class Join(Method):
                 f"join: on={list(self.left)}, right_on={list(self.right)}: want equal numbers"
             )
 
+    def small_side(self, bounds: Sequence[int | None], context: Any) -> int | None:
+        if all(size is not None for size in bounds):
+            if sum(size or 0 for size in bounds) < int(context.small_input_bytes):
+                return None  # It runs here, without tasks.
+        fits = [
+            (size, side)
+            for side, size in enumerate(bounds)
+            if size is not None
+            and size < int(context.broadcast_join_bytes)
+            and self.kind in _DECIDED_BY_ROWS[1 - side]
+        ]
+        return min(fits)[1] if fits else None
+
     def schema(self, schema: Any) -> Any:
         return None
 
-    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Any]:
-        assert self.count is not None
+    def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
         keys = (self.left, self.right)[side]
         check_columns(keys, table.column_names, "join")
-        return rows_to.cut(table, rows_to.by_hash(table, keys, self.count), self.count)
+        return rows_to.by_hash(table, keys, self._partitions)
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         sides = [list(given[: payload[0]]), list(given[payload[0] :])]

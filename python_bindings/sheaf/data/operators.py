@@ -83,6 +83,10 @@ class Operator:
         kind: "source" (has `bundles`), "map" (tasks), "limit", "union" or "arrange" (no tasks).
         bundles: of a source.
         arrange: the operator waits for all its input and does what this says.
+        merge: gets all that has come when that is much of the budget, and says what to do with it;
+            what has come at the end, if that never was, goes on as it is.
+        beside: which of `inputs` (its place there) goes to every task as a whole, behind the task's
+            own bundles, whose numbers the payload then has; tasks and what feeds them wait for it.
         needs: resources of one task, or of one actor.
         here: tasks run in the process of the executor, and need nothing.
         pool: actors; None: tasks.
@@ -100,6 +104,8 @@ class Operator:
     inputs: tuple[int, ...] = ()
     bundles: tuple[Bundle, ...] = ()
     arrange: Arrange | None = None
+    merge: Arrange | None = None
+    beside: int | None = None
     needs: Amounts = dataclasses.field(default_factory=dict)
     here: bool = False
     pool: Pool | None = None

@@ -17,8 +17,9 @@ import pyarrow as pa
 from sheaf.data import plan, transforms
 from sheaf.data.aggregation import Aggregate
 from sheaf.data.errors import DataError
-from sheaf.data.exchange import ByKeys, Shuffle, Sort
+from sheaf.data.exchange import ByKeys, Shuffle
 from sheaf.data.expressions.expression import Star
+from sheaf.data.sort import Sort
 
 __all__ = ["optimized"]
 

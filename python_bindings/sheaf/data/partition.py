@@ -1,134 +1,252 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Rows to partitions: by a hash of keys, by bounds, at random; a table sorted by partition and
-where each begins."""
+"""Rows to partitions: by a hash of keys, by bounds, at random. All give a table in the order of its
+partitions, and where each lies in it. The kernels are those of sheaf.arrow; what has types that
+those do not move goes by NumPy and pyarrow."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import sheaf
+import sheaf.arrow
 from sheaf.data import block as blocks
 from sheaf.data.columns import values_of
+from sheaf.util.parts import Parts, get_parts
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_NULL = np.uint64(0x5851F42D4C957F2D)
+_PART_BYTES = 1 << 10  # With less per partition, a table is stored as one piece.
 
 
-def cut(table: Any, parts: Any, count: int) -> tuple[Any, Any]:
-    """A table in the order of its rows' partitions.
+@dataclasses.dataclass(slots=True)
+class Borders:
+    """Where the partitions of one table lie, which is in their order.
+
+    Attributes:
+        offsets: the first row of each, and the number of rows at the end.
+        sizes: bytes of each, about.
+        top: keys that many rows have, each with how many, about.
+        places: (offset, bytes) of each in the object that holds them; None: that is the table.
+        digest: of all places.
+    """
+
+    offsets: Any
+    sizes: Any
+    top: tuple[tuple[tuple[Any, ...], int], ...] = ()
+    places: Any = None
+    digest: int = 0
+
+    def stored(self, table: Any) -> Any:
+        """The value that a task returns for the table: one whose partitions can be read by
+        themselves, unless they are tiny."""
+        count = len(self.sizes)
+        if not table.num_columns or int(self.sizes.sum()) < _PART_BYTES * count:
+            return table
+        cuts = zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist())
+        made = Parts([table.slice(a, b - a) if b > a else None for a, b in cuts])
+        self.places = np.array([place[:2] for place in made.places], np.uint64)
+        self.digest = made.places[0][2]
+        return made
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pieces:
+    """Some partitions of a map task's output, read where they are needed.
+
+    Attributes:
+        ref: of the output.
+        places: of parts in it.
+        copied: a view of a part pins all of its object. Where those are more than the store holds,
+            its reader has a copy instead.
+    """
+
+    ref: Any
+    places: tuple[tuple[int, int, int], ...]
+    copied: bool = False
+
+
+def fetched(given: Sequence[Any]) -> list[Any]:
+    """`given` with the tables of all Pieces in their place."""
+    wanted = [(one.ref, place) for one in given if isinstance(one, Pieces) for place in one.places]
+    if not wanted:
+        return list(given)
+    # Who knows where objects are reads what is on this node in place.
+    refs = list({one.ref: None for one in given if isinstance(one, Pieces)})
+    sheaf.wait(refs, num_returns=len(refs), fetch_local=False)
+    found = iter(get_parts(wanted))
+    out = []
+    for one in given:
+        if isinstance(one, Pieces):
+            parts = [next(found) for _ in one.places]
+            one = _copied(parts) if one.copied else blocks.concat(parts)
+        out.append(one)
+    return out
+
+
+def _copied(tables: Sequence[Any]) -> Any:
+    """Tables one below the other, in memory of this process."""
+    try:
+        made = pa.table(sheaf.arrow.concat([_numbered(table) for table in tables]))
+        return made.rename_columns(tables[0].column_names)
+    except sheaf.arrow.UnsupportedType:
+        every = pa.array(np.arange(sum(table.num_rows for table in tables)))
+        return blocks.concat(tables).take(every)
+
+
+def whole(table: Any, count: int) -> tuple[Any, Borders]:
+    """All rows in the first of `count` partitions."""
+    offsets = np.full(count + 1, table.num_rows, np.int64)
+    offsets[0] = 0
+    sizes = np.zeros(count, np.int64)
+    sizes[0] = blocks.size_bytes(table)
+    return table, Borders(offsets, sizes)
+
+
+def by_hash(table: Any, keys: Sequence[str], count: int) -> tuple[Any, Borders]:
+    """Equal keys go to equal partitions, whatever the types of numbers; -0.0 is 0.0, NaN is NaN,
+    and NULL is NULL.
 
     Args:
         table: a pa.Table.
-        parts: a NumPy array: the partition of each row.
+        keys: names of columns.
         count: of partitions.
 
     Returns:
-        The table, and the first row of each partition, with the number of rows at the end.
+        The table by partitions, and where they lie.
     """
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(parts, minlength=count), out=offsets[1:])
-    if count == 1 or not table.num_columns:
-        return table, offsets
-    order = np.argsort(parts, kind="stable")
-    return blocks.combine(table).take(pa.array(order)), offsets
+    if count == 1 or not table.num_rows:
+        return whole(table, count)
+    table = _plain(table)
+    stand_ins = {key: column for key in keys if (column := _to_hash(table.column(key))) is not None}
+    try:
+        return _partitioned(table, keys, stand_ins, n=count)
+    except sheaf.arrow.UnsupportedType:
+        names = [str(number) for number in range(len(keys))]
+        only = pa.table([stand_ins.get(key, table.column(key)) for key in keys], names=names)
+        hashes = pa.table(sheaf.arrow.hash(only, names)).column(0).to_numpy()
+        high, low = hashes >> np.uint64(32), hashes & np.uint64(0xFFFFFFFF)
+        n = np.uint64(count)
+        parts = (high * n + (low * n >> np.uint64(32))) >> np.uint64(32)  # hash * n / 2**64
+        return _cut(table, parts.astype(np.int64), count)
 
 
-def by_hash(table: Any, keys: Sequence[str], count: int) -> Any:
-    """The partition of each row: equal keys have equal ones, whatever the types of numbers; -0.0 is
-    0.0, NaN is NaN, and NULL is NULL."""
-    mixed = np.zeros(table.num_rows, np.uint64)
-    for key in keys:
-        mixed = (mixed ^ _hash(table.column(key))) * _MIX
-        mixed ^= mixed >> np.uint64(29)
-    return (mixed % np.uint64(count)).astype(np.int64)
-
-
-def _hash(column: Any) -> Any:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks)
-    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        column = column.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
-        kind = column.type
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        numbers = column.cast(pa.float64(), safe=False)
-        missing = numbers.is_null().to_numpy(zero_copy_only=False)
-        values = numbers.fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0.
-        bits = np.where(np.isnan(values), np.nan, values).view(np.uint64) * _MIX
-        bits ^= bits >> np.uint64(32)
-        bits[missing] = _NULL
-        return bits
-    if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
-        return np.array([_of_value(value) for value in values_of(column)], np.uint64)
-    coded = column.dictionary_encode()
-    hashes = np.array(
-        [_of_value(value) for value in coded.dictionary.to_pylist()] + [_NULL], np.uint64
-    )
-    codes = coded.indices.fill_null(len(hashes) - 1).to_numpy(zero_copy_only=False)
-    return hashes[codes]
-
-
-def _of_value(value: Any) -> int:
-    if value is None:
-        return int(_NULL)
-    data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-    return (zlib.crc32(data) | (zlib.crc32(data, 0x9E3779B9) << 32)) & 0xFFFFFFFFFFFFFFFF
-
-
-def at_random(rows: int, count: int, seed: Sequence[int] | None) -> Any:
-    """A random partition for each row; the same for the same seed."""
-    return np.random.default_rng(seed).integers(0, count, rows)
-
-
-def by_bounds(column: Any, bounds: Any, descending: bool) -> Any:
-    """The partition of each row of a sorted result, by its first key. NULL and NaN come last, in
-    both directions.
+def by_bounds(table: Any, keys: Sequence[tuple[str, bool]], bounds: Any) -> tuple[Any, Borders]:
+    """Partitions of a sorted result. NULL comes last and NaN before it, in both directions.
 
     Args:
-        column: the key.
-        bounds: values between partitions, in rising order, as a pa.Array.
-        descending: whether large keys come first.
+        table: a pa.Table.
+        keys: names of columns, each with whether it is descending.
+        bounds: rows of these columns, in the order of the sort: row i is the first that may be in
+            partition i + 1.
 
     Returns:
-        A NumPy array.
+        The table by partitions, and where they lie.
+
+    Raises:
+        TypeError: a column has no order.
     """
-    count = len(bounds) + 1
-    last = column.is_null(nan_is_null=True).to_numpy()
-    column = column.cast(bounds.type) if column.type != bounds.type else column
-    values, limits = _comparable(column), _comparable(bounds)
-    parts = np.full(len(column), count - 1, np.int64)
-    there = ~last
-    places = np.searchsorted(limits, values[there], side="right")
-    parts[there] = count - 1 - places if descending else places
-    return parts
+    if not bounds.num_rows or not table.num_rows:
+        return whole(table, bounds.num_rows + 1)
+    table = _plain(table)
+    names = [name for name, _ in keys]
+    casts = {
+        name: table.column(name).cast(bounds.column(name).type)
+        for name in names
+        if table.column(name).type != bounds.column(name).type
+    }
+    falls = [down for _, down in keys]
+    try:
+        return _partitioned(table, names, casts, bounds=bounds, descending=falls)
+    except sheaf.arrow.UnsupportedType as error:
+        raise _no_order(table, names) from error
 
 
-def _comparable(column: Any) -> Any:
+def at_random(table: Any, count: int, seed: Sequence[int] | None) -> tuple[Any, Borders]:
+    """Any partition for each row; the same for the same seed."""
+    if count == 1 or not table.num_columns:
+        return whole(table, count)
+    table = _plain(table)
+    state = np.random.SeedSequence(seed)
+    try:
+        number = int(state.generate_state(1, np.uint64)[0])
+        return _partitioned(table, None, {}, n=count, seed=number)
+    except sheaf.arrow.UnsupportedType:
+        return _cut(table, np.random.default_rng(state).integers(0, count, table.num_rows), count)
+
+
+def _partitioned(
+    table: Any, keys: Sequence[str] | None, columns: Mapping[str, Any], **how: Any
+) -> tuple[Any, Borders]:
+    """By the kernels; `columns` stand in for some of the keys."""
+    names = table.column_names
+    wide = _numbered(table)
+    by = None if keys is None else [str(names.index(key)) for key in keys]
+    for place, key in enumerate(keys or ()):
+        if by is not None and key in columns:
+            by[place] = f"by{place}"
+            wide = wide.append_column(by[place], columns[key])
+    parts = sheaf.arrow.partition(wide, keys=by, **how)
+    made = pa.table(parts.table).select(range(len(names))).rename_columns(names)
+    top: list[tuple[Any, ...]] = []
+    if parts.top_keys is not None:
+        top = list(zip(*(values_of(column) for column in pa.table(parts.top_keys).columns)))
+    return made, Borders(
+        np.array(parts.offsets, np.int64),
+        np.array(parts.num_bytes, np.int64),
+        tuple(zip(top, parts.top_rows)),
+    )
+
+
+def _numbered(table: Any) -> Any:
+    """The table with numbers for names: any text may be one, and in C it ends at NUL."""
+    return table.rename_columns([str(number) for number in range(table.num_columns)])
+
+
+def _cut(table: Any, parts: Any, count: int) -> tuple[Any, Borders]:
+    """The same with pyarrow; `parts` is the partition of each row."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(parts, minlength=count), out=offsets[1:])
+    table = blocks.combine(table).take(pa.array(np.argsort(parts, kind="stable")))
+    per_row = blocks.size_bytes(table) / max(1, table.num_rows)
+    return table, Borders(offsets, (np.diff(offsets) * per_row).astype(np.int64))
+
+
+def _to_hash(column: Any) -> Any:
+    """What is hashed instead of a column, so that equal values are equal; None: itself."""
     kind = column.type
-    if pa.types.is_temporal(kind):
-        column = column.cast(pa.int64() if kind.bit_width == 64 else pa.int32())
-        kind = column.type
-    if pa.types.is_integer(kind) and column.null_count:
-        column = column.fill_null(0)
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.int8()).fill_null(0)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return np.asarray(
-            column.to_numpy()
-            if isinstance(column, pa.ChunkedArray)
-            else column.to_numpy(zero_copy_only=False)
-        )
-    out = np.empty(len(column), object)
-    out[:] = column.to_pylist()
-    return out
+    if pa.types.is_integer(kind):
+        return column.cast(pa.float64(), safe=False)  # 1 is 1.0, of another block or side.
+    if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
+        return pa.array([None if v is None else repr(v) for v in values_of(column)], pa.string())
+    return None
+
+
+def _plain(table: Any) -> Any:
+    """Without views of text, which neither the kernels nor pyarrow take rows of."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string_view(field.type):
+            text = table.column(place).cast(pa.large_string())
+            table = table.set_column(place, field.name, text)
+        elif pa.types.is_binary_view(field.type):
+            data = table.column(place).cast(pa.large_binary())
+            table = table.set_column(place, field.name, data)
+    return table
+
+
+def take(table: Any, indices: Any) -> Any:
+    """Rows of a table by a pa.Array or NumPy array of their numbers."""
+    if not table.num_columns:
+        return blocks.empty_rows(len(indices))
+    table = _plain(table)
+    try:
+        made = pa.table(sheaf.arrow.gather(_numbered(table), indices))
+        return made.rename_columns(table.column_names)
+    except sheaf.arrow.UnsupportedType:
+        return blocks.combine(table).take(pa.array(indices))
 
 
 def sort_order(table: Any, keys: Sequence[tuple[str, bool]]) -> Any:
@@ -145,8 +263,13 @@ def sort_order(table: Any, keys: Sequence[tuple[str, bool]]) -> Any:
         TypeError: a column cannot be sorted.
     """
     order = [(name, "descending" if down else "ascending") for name, down in keys]
+    names = [name for name, _ in keys]
     try:
-        return pc.sort_indices(table.select([name for name, _ in keys]), sort_keys=order)
+        return pc.sort_indices(table.select(names), sort_keys=order)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        kinds = ", ".join(f"'{name}' is {table.schema.field(name).type}" for name, _ in keys)
-        raise TypeError(f"these columns cannot be sorted: {kinds}") from error
+        raise _no_order(table, names) from error
+
+
+def _no_order(table: Any, names: Sequence[str]) -> TypeError:
+    kinds = ", ".join(f"'{name}' is {table.schema.field(name).type}" for name in names)
+    return TypeError(f"these columns cannot be sorted: {kinds}")

@@ -251,6 +251,21 @@ def known_bytes(node: Node) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
+def most_bytes(node: Node) -> int | None:
+    """Bytes that an operator gives at most, but for what readers estimate; None: only a run
+    tells."""
+    if isinstance(node, (Blocks, Read)):
+        return known_bytes(node)
+    sizes = [most_bytes(child) for child in node.inputs]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return None
+    if isinstance(node, Map):
+        return known[0] if node.is_plain or node.keeps_schema else None
+    grows = isinstance(node, Exchange) and not node.method.keeps_rows
+    return None if grows else sum(known)
+
+
 def describe(node: Node, depth: int = 0) -> str:
     """The tree as text, the last operator first."""
     lines = ["   " * max(0, depth - 1) + ("+- " if depth else "") + node.described]

@@ -8,11 +8,19 @@ import dataclasses
 import os
 from typing import Any
 
-from sheaf.data import plan, transforms
+from sheaf.data import plan as logical
+from sheaf.data import transforms
 from sheaf.data.compute import TaskOptions
 from sheaf.data.operators import Bundle, Operator, Work
 from sheaf.data.optimize import optimized
-from sheaf.data.tasks import MapFunction, PartitionFunction, ReduceFunction, SliceFunction
+from sheaf.data.tasks import (
+    BroadcastFunction,
+    MapFunction,
+    MergeFunction,
+    PartitionFunction,
+    ReduceFunction,
+    SliceFunction,
+)
 from sheaf.data.user_code import ClassUdf
 
 
@@ -31,19 +39,20 @@ class Planner:
     Args:
         context: DataContext.
         cpus: of the cluster.
+        budget: bytes of blocks that may lie around.
     """
 
-    def __init__(self, context: Any, cpus: float) -> None:
-        self._context = context
+    def __init__(self, context: Any, cpus: float, budget: int = 1 << 30) -> None:
+        self._context, self._budget = context, budget
         self._cpus = max(1, int(cpus))
         self.operators: list[Operator] = []
 
-    def plan(self, node: plan.Node) -> list[Operator]:
+    def plan(self, node: logical.Node) -> list[Operator]:
         """Operators for a logical plan, the last one's outputs its result."""
         self._build(optimized(node))
         return self.operators
 
-    def _build(self, node: plan.Node) -> int:
+    def _build(self, node: logical.Node) -> int:
         method = getattr(self, f"_build_{_kind(node)}")
         return method(node)
 
@@ -53,10 +62,10 @@ class Planner:
 
     # Sources.
 
-    def _build_Blocks(self, node: plan.Blocks) -> int:
+    def _build_Blocks(self, node: logical.Blocks) -> int:
         return self._add(Operator(node.name, "source", bundles=node.bundles))
 
-    def _build_Read(self, node: plan.Read) -> int:
+    def _build_Read(self, node: logical.Read) -> int:
         tasks = read_tasks(node, self._context, self._cpus)
         bundles = tuple(
             Bundle(
@@ -69,7 +78,7 @@ class Planner:
         )
         source = self._add(Operator(node.name, "source", bundles=bundles))
         function = MapFunction(target_bytes=self._context.target_max_block_size)
-        here = _is_light(node.datasource) and (plan.known_bytes(node) or 0) < self._small
+        here = _is_light(node.datasource) and (logical.known_bytes(node) or 0) < self._small
         return self._add(
             self._map(node.name, source, Stage(function, node.options, spread=True), here=here)
         )
@@ -77,6 +86,10 @@ class Planner:
     @property
     def _small(self) -> int:
         return int(self._context.small_input_bytes)
+
+    @property
+    def _block_bytes(self) -> int:
+        return int(self._context.target_max_block_size or 1 << 62)
 
     def _map(self, name: str, feeder: int, stage: Stage, **fields: Any) -> Operator:
         options = stage.options
@@ -93,7 +106,7 @@ class Planner:
 
     # Maps.
 
-    def _build_Map(self, node: plan.Map) -> int:
+    def _build_Map(self, node: logical.Map) -> int:
         feeder = self._build(node.inputs[0])
         before = self.operators[feeder]
         udfs = (node.udf,) if isinstance(node.udf, ClassUdf) else ()
@@ -126,7 +139,7 @@ class Planner:
             )
         )
 
-    def _rows(self, before: Operator, node: plan.Map) -> int:
+    def _rows(self, before: Operator, node: logical.Map) -> int:
         if not self._reads(before):
             return node.rows
         bundles = self.operators[before.inputs[0]].bundles
@@ -137,7 +150,7 @@ class Planner:
         feeder = self.operators[operator.inputs[0]]
         return operator.run.spread and feeder.kind == "source"
 
-    def _fuses(self, before: Operator, node: plan.Map) -> bool:
+    def _fuses(self, before: Operator, node: logical.Map) -> bool:
         """Whether a map runs in the tasks of what feeds it."""
         stage = before.run
         if before.kind != "map" or stage is None or before.pool or node.options.pool:
@@ -170,7 +183,7 @@ class Planner:
 
     # Rows and blocks without tasks.
 
-    def _build_Limit(self, node: plan.Limit) -> int:
+    def _build_Limit(self, node: logical.Limit) -> int:
         feeder = self._build(node.inputs[0])
         before = self.operators[feeder]
         if before.kind == "map" and isinstance(before.run.function, MapFunction):
@@ -181,11 +194,11 @@ class Planner:
                 before.cap = max(2, self._cpus) if node.count > 1000 else 2
         return self._add(Operator(node.name, "limit", inputs=(feeder,), limit=node.count))
 
-    def _build_Union(self, node: plan.Union) -> int:
+    def _build_Union(self, node: logical.Union) -> int:
         inputs = tuple(self._build(child) for child in node.inputs)
         return self._add(Operator(node.name, "union", inputs=inputs))
 
-    def _build_RandomizeBlocks(self, node: plan.RandomizeBlocks) -> int:
+    def _build_RandomizeBlocks(self, node: logical.RandomizeBlocks) -> int:
         import random
 
         def shuffle(given: Any) -> list[Work]:
@@ -196,14 +209,14 @@ class Planner:
         feeder = self._build(node.inputs[0])
         return self._add(Operator(node.name, "arrange", inputs=(feeder,), arrange=shuffle))
 
-    def _build_Repartition(self, node: plan.Repartition) -> int:
+    def _build_Repartition(self, node: logical.Repartition) -> int:
         from sheaf.data.slices import JoinBlocks
 
         feeder = self._build(node.inputs[0])
         method = JoinBlocks(node.count, node.rows, self._small)
         return self._add_method(node.name, (feeder,), method)
 
-    def _build_Zip(self, node: plan.Zip) -> int:
+    def _build_Zip(self, node: logical.Zip) -> int:
         from sheaf.data.slices import ZipBlocks
 
         inputs = tuple(self._build(child) for child in node.inputs)
@@ -217,59 +230,97 @@ class Planner:
 
     # Exchanges.
 
-    def _build_Exchange(self, node: plan.Exchange) -> int:
+    def _build_Exchange(self, node: logical.Exchange) -> int:
+        bounds = [logical.most_bytes(child) for child in node.inputs]
+        small = node.method.small_side(bounds, self._context)
+        if small is not None:
+            return self._broadcast(node, small)
         feeders = [self._build(child) for child in node.inputs]
-        sizes = [plan.known_bytes(child) for child in node.inputs]
-        method = node.method.begin(sizes, self._cpus, self._context)
+        sizes = [logical.known_bytes(child) for child in node.inputs]
+        method = node.method.begin(sizes, self._cpus, self._context, self._budget)
         if method.samples:
             return self._sorted_exchange(node, feeders[0], method)
         parts = [self._partition(node, feeder, method, side) for side, feeder in enumerate(feeders)]
         return self._reduce(node, parts, method)
 
-    def _partition(self, node: plan.Exchange, feeder: int, method: Any, side: int) -> int:
+    def _partition(self, node: logical.Exchange, feeder: int, method: Any, side: int) -> int:
         before = self.operators[feeder]
-        fits = (
+        if self._takes_more(before):
+            before.run.function = PartitionFunction(
+                before.run.function, method, self._block_bytes, side
+            )
+            before.name += "->Partition"
+            before.alone = before.alone or method.alone
+            return feeder
+        first = MapFunction(target_bytes=1 << 62, one_by_one=False)
+        stage = Stage(PartitionFunction(first, method, self._block_bytes, side), TaskOptions())
+        here = self._is_small_here(feeder) and method.is_plain
+        return self._add(
+            self._map(f"{node.name}Partition", feeder, stage, here=here, alone=method.alone)
+        )
+
+    def _takes_more(self, before: Operator) -> bool:
+        """Whether the tasks of an operator may do a part of an exchange, too."""
+        return (
             before.kind == "map"
             and before.run is not None
             and type(before.run.function) is MapFunction
             and before.pool is None
             and not before.needs.get("GPU")
         )
-        if fits:
-            before.run.function = PartitionFunction(before.run.function, method, side)
-            before.name += "->Partition"
-            before.alone = before.alone or method.alone
-            return feeder
-        first = MapFunction(target_bytes=1 << 62, one_by_one=False)
-        stage = Stage(PartitionFunction(first, method, side), TaskOptions())
-        here = self._is_small_here(feeder) and method.is_plain
-        return self._add(
-            self._map(f"{node.name}Partition", feeder, stage, here=here, alone=method.alone)
-        )
 
-    def _reduce(self, node: plan.Exchange, parts: list[int], method: Any) -> int:
+    def _broadcast(self, node: logical.Exchange, small: int) -> int:
+        """A join whose small side goes to all tasks of the other."""
+        beside = self._build(node.inputs[small])
+        feeder = self._build(node.inputs[1 - small])
+        method = node.method.begin([0, 0], self._cpus, self._context, self._budget)
+        after = MapFunction(target_bytes=self._context.target_max_block_size)
+        before = self.operators[feeder]
+        fits = self._takes_more(before) and not before.here and node.options == TaskOptions()
+        first = before.run.function if fits else MapFunction(None, False, self._block_bytes)
+        function = BroadcastFunction(method, after, first, 1 - small, self._block_bytes)
+        if not fits:
+            stage = Stage(function, node.options)
+            return self._add(
+                dataclasses.replace(
+                    self._map(node.name, feeder, stage), inputs=(feeder, beside), beside=1
+                )
+            )
+        before.run.function, before.name = function, f"{before.name}->{node.name}"
+        before.inputs, before.beside = (*before.inputs, beside), len(before.inputs)
+        return feeder
+
+    def _reduce(self, node: logical.Exchange, parts: list[int], method: Any) -> int:
+        parts = [self._merge(node, part, method) for part in parts]
         after = MapFunction(target_bytes=self._context.target_max_block_size)
         stage = Stage(ReduceFunction(method, after), node.options)
         operator = self._map(node.name, parts[0], stage, arrange=method.arrange)
         operator.inputs = tuple(parts)
         return self._add(operator)
 
-    def _sorted_exchange(self, node: plan.Exchange, feeder: int, method: Any) -> int:
+    def _merge(self, node: logical.Exchange, part: int, method: Any) -> int:
+        """What map tasks make is merged in rounds when it fills the budget."""
+        if self.operators[part].here:
+            return part
+        stage = Stage(MergeFunction(method), TaskOptions())
+        return self._add(self._map(f"{node.name}Merge", part, stage, merge=method.arrange_round))
+
+    def _sorted_exchange(self, node: logical.Exchange, feeder: int, method: Any) -> int:
         """What needs to see a part of all rows before it cuts any."""
         sample = Stage(SliceFunction(method), TaskOptions())
         first = self._add(
             self._map(f"{node.name}Sample", feeder, sample, arrange=method.arrange_samples)
         )
         cut = MapFunction(target_bytes=1 << 62, one_by_one=False)
-        stage = Stage(PartitionFunction(cut, method), TaskOptions())
+        stage = Stage(PartitionFunction(cut, method, self._block_bytes), TaskOptions())
         second = self._add(
             self._map(f"{node.name}Partition", first, stage, arrange=method.arrange_cuts)
         )
         return self._reduce(node, [second], method)
 
 
-def _kind(node: plan.Node) -> str:
-    return "Map" if isinstance(node, plan.Map) else type(node).__name__
+def _kind(node: logical.Node) -> str:
+    return "Map" if isinstance(node, logical.Map) else type(node).__name__
 
 
 def _chained(first: Any, second: Any) -> Any:
@@ -281,7 +332,7 @@ def _is_light(datasource: Any) -> bool:
     return bool(getattr(datasource, "is_light", False))
 
 
-def read_tasks(node: plan.Read, context: Any, cpus: int) -> list[Any]:
+def read_tasks(node: logical.Read, context: Any, cpus: int) -> list[Any]:
     """The read tasks of a source."""
     size = node.datasource.estimate_inmemory_data_size()
     count = node.parallelism

@@ -57,11 +57,11 @@ class Execution:
         options = context.execution_options
         needs_cluster = sheaf.is_initialized()
         total = _limits(options) if needs_cluster else {"CPU": float(os.cpu_count() or 1)}
-        operators = Planner(context, total.get("CPU", 1.0)).plan(node)
+        operators = Planner(context, total.get("CPU", 1.0), _budget(options, total)).plan(node)
         if not needs_cluster and any(o.kind == "map" and not o.here for o in operators):
             sheaf.init()
             total = _limits(options)
-            operators = Planner(context, total.get("CPU", 1.0)).plan(node)
+            operators = Planner(context, total.get("CPU", 1.0), _budget(options, total)).plan(node)
         self._operators = operators
         self._running: dict[int, _Running] = {}
         self._actors: dict[int, tuple[Any, Any]] = {}  # Handle, and a reference ready with it.

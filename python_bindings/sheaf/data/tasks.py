@@ -15,6 +15,7 @@ import pyarrow as pa
 from sheaf import cloudpickle
 from sheaf.data import block as blocks
 from sheaf.data import transforms
+from sheaf.data.partition import Borders, fetched
 from sheaf.data.task_context import TaskContext
 from sheaf.data.user_code import ClassUdf
 
@@ -85,23 +86,24 @@ class MapFunction:
 
 @dataclasses.dataclass
 class PartitionFunction:
-    """Blocks through transforms, then cut to partitions: one table per task, sorted by partition,
-    and beside it where each begins.
+    """Blocks through transforms, then cut to partitions: one table per task, or more of them where
+    they would be large, in the order of partitions, and beside it where each lies.
 
     Attributes:
         before: what comes first.
         method: of sheaf.data.exchange.
+        block_bytes: of a table at most.
         side: which input of the exchange this is.
     """
 
     before: MapFunction
     method: Any
+    block_bytes: int
     side: int = 0
 
     def __call__(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
-        tables = list(self.before.tables(given, payload))
-        if tables:
-            table = blocks.concat(tables)
+        size = self.block_bytes
+        for table in transforms.cut_blocks(self.before.tables(given, payload), size, size):
             yield self.method.partition(table, payload, self.side)
 
 
@@ -129,6 +131,43 @@ class ReduceFunction:
             tables, self.after.target_bytes, self.after.target_bytes
         ):
             yield table, None
+
+
+@dataclasses.dataclass
+class MergeFunction:
+    """Some partitions of many map tasks to one output, in the order of partitions.
+
+    Attributes:
+        method: of sheaf.data.exchange.
+    """
+
+    method: Any
+
+    def __call__(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
+        yield self.method.merged(given, payload)
+
+
+@dataclasses.dataclass
+class BroadcastFunction(ReduceFunction):
+    """Blocks of one side of a join through transforms, then joined with all of the other.
+
+    Attributes:
+        before: what comes first.
+        side: which one that is, 0 or 1.
+        block_bytes: that are joined at a time, at most.
+    """
+
+    before: MapFunction
+    side: int
+    block_bytes: int
+
+    def __call__(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
+        own, other = given[: payload[0]], list(given[payload[0] :])
+        counts = (1, len(other)) if self.side == 0 else (len(other), 1)
+        size = self.block_bytes
+        for table in transforms.cut_blocks(self.before.tables(own, None), size, size):
+            both = [table, *other] if self.side == 0 else [*other, table]
+            yield from super().__call__(both, counts)
 
 
 @dataclasses.dataclass
@@ -172,7 +211,7 @@ def run(
     """
     parts = [
         one if cut is None or not isinstance(one, (pa.Table, pa.RecordBatch)) else _cut(one, *cut)
-        for one, cut in zip(_as_tables(given), cuts)
+        for one, cut in zip(_as_tables(fetched(given)), cuts)
     ]
     files = tuple(name for one in given for name in _files_of(one))
     outputs = iter(function(parts, payload))
@@ -211,6 +250,12 @@ def _cut(table: Any, start: int, stop: int) -> Any:
 
 def _files_of(one: Any) -> Sequence[str]:
     return getattr(getattr(one, "metadata", None), "input_files", None) or ()
+
+
+def stored(header: Header) -> Any:
+    """The block of a header, as the store gets it; the header has it no more."""
+    table, header.table = header.table, None
+    return header.extra.stored(table) if isinstance(header.extra, Borders) else table
 
 
 _functions: collections.OrderedDict[str, Function] = collections.OrderedDict()
@@ -258,10 +303,10 @@ def run_task(
             continue
         small.append(header)
         size += header.size_bytes
-        if header.size_bytes > _INLINE_BYTES:
-            table, header.table = header.table, None
+        if header.size_bytes > _INLINE_BYTES:  # Its place is said in front of it.
+            block = stored(header)
             yield small
-            yield table
+            yield block
         elif size > _TOGETHER_BYTES or time.monotonic() - since > _TOGETHER_S:
             yield small
         else:

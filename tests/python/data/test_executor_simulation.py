@@ -75,7 +75,9 @@ class Simulation:
                 "source"
                 if depth == 0
                 else self.random.choice(
-                    ["map"] * 5 + ["pool"] * 2 + ["limit", "union", "barrier", "arrange"]
+                    ["map"] * 5
+                    + ["pool"] * 2
+                    + ["limit", "union", "barrier", "arrange", "beside", "rounds"]
                 )
             )
             if kind == "source":
@@ -99,13 +101,20 @@ class Simulation:
                         arrange=lambda given: [Work(tuple(given[0]))],
                     )
                 )
+            if kind == "rounds":
+                merging = Operator(
+                    "merge", "map", inputs=inputs, merge=self.regroup, needs=self.needs()
+                )
+                inputs, kind = (add(merging),), self.random.choice(["barrier", "barrier", "map"])
             arrange = None
             if kind == "barrier":
                 if self.random.random() < 0.3:
                     inputs = (*inputs, tree(depth - 1))
                 arrange = self.regroup
+            if kind == "beside":
+                inputs = (*inputs, tree(depth - 1))
             pool = None
-            if kind == "pool":
+            if kind == "pool" or (kind == "beside" and self.random.random() < 0.3):
                 least = self.random.choice([1, 2, 5])
                 pool = Pool(least, least + self.random.choice([0, 3]), self.random.choice([1, 2]))
             return add(
@@ -114,6 +123,7 @@ class Simulation:
                     "map",
                     inputs=inputs,
                     arrange=arrange,
+                    beside=1 if kind == "beside" else None,
                     pool=pool,
                     needs=self.needs(),
                     here=pool is None and self.random.random() < 0.15,
@@ -141,6 +151,8 @@ class Simulation:
             match command:
                 case machine.Submit(task, index, work, actor, skip, _, _):
                     assert task not in self.tasks
+                    if self.operators[index].beside is not None:
+                        work = self.without_beside(index, work)
                     outputs = self.outputs_of(work)
                     assert skip <= len(outputs)
                     self.tasks[task] = {
@@ -166,6 +178,15 @@ class Simulation:
                 case machine.RemoveActor(actor):
                     self.actors.pop(actor)
         self.look()
+
+    def without_beside(self, index, work):
+        """A work without what goes to every task, which must have come as a whole."""
+        own, beside = work.payload
+        assert len(work.bundles) == own + beside
+        rows = sum(bundle.num_rows for bundle in work.bundles[own:])
+        _, least, most, _ = self.expected(self.operators[index].inputs[1])
+        assert least <= rows <= most, "a task began before all that goes to it had come"
+        return Work(work.bundles[:own])
 
     def outputs_of(self, work):
         """A task gives its input again, in blocks that do not depend on the try."""
@@ -250,7 +271,7 @@ class Simulation:
             spec = state.spec
             if not state.has_work or spec.pool or len(state.running) >= (spec.cap or 10**9):
                 continue
-            if e.budget.has_room(state.estimate()):
+            if e.budget.has_room(state.estimate()) and not e._waits_beside(state):
                 beside = {
                     name: sum(o.needs.get(name, 0) for o in self.operators) for name in self.total
                 }
@@ -327,6 +348,8 @@ class Simulation:
             rows = [b.metadata[0] for b in spec.bundles for _ in range(b.num_rows)]
             return rows, len(rows), len(rows), True
         parts = [self.expected(i) for i in spec.inputs]
+        if spec.beside is not None:
+            return parts[0]
         rows = [row for part in parts for row in part[0]]
         least, most = sum(p[1] for p in parts), sum(p[2] for p in parts)
         ordered = all(p[3] for p in parts) and (len(parts) == 1 or least == len(rows))

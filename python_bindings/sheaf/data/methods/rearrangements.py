@@ -11,6 +11,7 @@ from typing import Any
 from sheaf.data import exchange, plan
 from sheaf.data.compute import task_options
 from sheaf.data.methods.arguments import columns_of, count_of, reseeds, seed_of
+from sheaf.data.sort import Sort
 
 Dataset = Any  # Which has this among its bases.
 GroupedData = Any
@@ -183,7 +184,7 @@ class Rearrangements:
 
             check_columns(names, known.names, "sort")
         bounds = None if boundaries is None else tuple(sorted(boundaries))
-        method = exchange.Sort(keys=tuple(zip(names, map(bool, down))), bounds=bounds)
+        method = Sort(keys=tuple(zip(names, map(bool, down))), bounds=bounds)
         return self._with(plan.Exchange((self._plan,), "Sort", method))
 
     def groupby(

@@ -1,0 +1,287 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Which task of which operator runs next, and how many actors there are. A part of the executor."""
+
+from __future__ import annotations
+
+import itertools
+
+from sheaf.data.budget import Amounts, Budget, Resources, largest
+from sheaf.data.executor_flow import Flow
+from sheaf.data.executor_state import Actor, AddActor, State, Submit, Task
+from sheaf.data.operators import Work
+
+_SMALL_BYTES = 1 << 20  # Blocks below this go several to a task, where there are many.
+
+
+class Scheduler(Flow):
+    """Starts what fits.
+
+    Args:
+        states, resources, budget, preserve_order: as of Flow.
+    """
+
+    def __init__(
+        self, states: list[State], resources: Resources, budget: Budget, preserve_order: bool
+    ) -> None:
+        super().__init__(states, resources, budget, preserve_order)
+        self._numbers = itertools.count(1)
+
+    def _schedule(self) -> None:
+        self._release_order()
+        started = True
+        while started:
+            started = False
+            for state in self._order:
+                while state.has_work and self._start(state):
+                    started = True
+            started = started or self._merge_for_room()
+        self._grow_pools()
+        if not self._anything_runs() and not self._output:
+            self._unblock()
+
+    def _merge_for_room(self) -> bool:
+        """Where the budget stops a task, what waits to be merged is merged, if that is much or the
+        budget is full; whether anything is."""
+        waiting = [
+            state
+            for state in self._order
+            if state.spec.merge is not None and state.gathered[0] and not state.is_busy
+        ]
+        if not waiting:
+            return False
+        largest_first = sorted(waiting, key=self._unmerged)
+        state, full = largest_first[-1], self.budget.is_full()
+        if not full and self._unmerged(state) < self.budget.limit // 4:
+            return False
+        if not full and not any(self._lacks_room(other) for other in self.states):
+            return False
+        self._merge(state)
+        return state.has_work
+
+    def _lacks_room(self, state: State) -> bool:
+        return (
+            state.has_work
+            and not self._absorbs(state)
+            and not self.budget.has_room(state.estimate())
+        )
+
+    def _start(self, state: State, whatever: bool = False) -> bool:
+        """Starts the next task of `state`, if it may run now; `whatever` the budget says."""
+        spec = state.spec
+        if spec.cap is not None and len(state.running) >= spec.cap:
+            return False
+        if self._waits_beside(state):
+            return False
+        # What is most downstream with work makes room for all others: nothing stands in its way.
+        whatever = whatever or self._may_exceed(state)
+        if not (whatever or self._absorbs(state) or self.budget.has_room(state.estimate())):
+            return False
+        here = spec.here or (bool(state.queue) and state.queue[0][0].here)
+        actor = None
+        if spec.pool is not None:
+            actor = self._free_actor(state)
+            if actor is None:
+                return False
+        elif not here:
+            beside = {} if whatever else self._downstream_needs(state)
+            if not self.resources.fits(spec.needs, beside):
+                return False
+            self.resources.take(spec.needs)
+        self._submit(state, actor, here)
+        return True
+
+    def _submit(self, state: State, actor: Actor | None, here: bool) -> None:
+        number = next(self._numbers)
+        if state.again:
+            task = state.again.popleft()
+            task.number, task.actor = number, actor.number if actor else None
+        else:
+            work, charge = self._next_work(state)
+            lent = actor.number if actor else None
+            task = Task(number, state.sequence, work, charge, lent, here)
+            state.sequence += 1
+        state.running[number] = task
+        self._of_task[number] = state
+        if actor is not None:
+            actor.tasks.add(number)
+        self._reserve(state, task)
+        self._commands.append(
+            Submit(number, state.index, task.work, task.actor, task.outputs, here, task.sequence)
+        )
+
+    def _next_work(self, state: State) -> tuple[Work, int]:
+        """The first work of the queue; of many small ones several, so that tasks do not cost more
+        than what they do."""
+        work, charge = state.queue.popleft()
+        alone = state.spec.arrange is not None or state.spec.alone or work.payload is not None
+        if not alone:  # Else each is as large as it shall be.
+            work, charge = self._put_together(state, work, charge)
+        if state.spec.beside is not None:
+            beside = tuple(held.bundle for held in state.gathered[state.spec.beside])
+            work = Work(work.bundles + beside, (len(work.bundles), len(beside)))
+        return work, charge
+
+    def _put_together(self, state: State, work: Work, charge: int) -> tuple[Work, int]:
+        slots = self._slots(state)
+        more = len(state.queue) // (4 * slots)
+        bundles, size = list(work.bundles), work.size_bytes
+        while more > 0 and size < _SMALL_BYTES and state.queue[0][0].payload is None:
+            other, other_charge = state.queue.popleft()
+            bundles += other.bundles
+            size += other.size_bytes
+            charge += other_charge
+            more -= 1
+        return Work(tuple(bundles)), charge
+
+    def _slots(self, state: State) -> int:
+        """How many tasks of `state` could run at once, at least 1."""
+        spec = state.spec
+        if spec.pool is not None:
+            return max(1, spec.pool.in_flight * max(1, len(state.actors)))
+        if spec.here:
+            return 1
+        count = min(
+            (self.resources.total.get(name, 0.0) / amount for name, amount in spec.needs.items()),
+            default=64.0,
+        )
+        return max(1, int(min(count, spec.cap or count)))
+
+    def _reserve(self, state: State, task: Task) -> None:
+        self.budget.reserved -= task.reserved
+        # Nothing of what goes into a barrier stays in the budget.
+        task.reserved = 0 if self._absorbs(state) else state.estimate(task.work)
+        self.budget.reserved += task.reserved
+
+    def _may_exceed(self, state: State) -> bool:
+        """Whether a task of `state` may start with a full budget: it is the most downstream one
+        with work, and none of its tasks runs."""
+        lost_head = bool(state.again) and state.again[0].sequence == state.head
+        return (
+            (not state.running or lost_head) and not self._output and self._idle_downstream(state)
+        )
+
+    def _downstream_needs(self, state: State) -> dict[str, float]:
+        """What tasks downstream must find free, since they make room while those of `state` may
+        wait."""
+        beside = largest(
+            [
+                other.spec.needs
+                for other in self._downstream(state)
+                if other.works_elsewhere and not other.running and not other.actors
+            ]
+        )
+        both = {name: amount + state.spec.needs.get(name, 0.0) for name, amount in beside.items()}
+        # Where both do not fit in any case, they take turns.
+        return {} if self.resources.short_of(both) else beside
+
+    def _is_in_the_way(self, holder: State) -> bool:
+        """Whether the most downstream operator with work lacks resources that others hold, which
+        wait for room: then those of `holder` end first, if no other's come before."""
+        state = self._most_downstream()
+        if state is None or state.running or state.spec.here or state.actors:
+            return False
+        running = next(other for other in self._order if other.running)
+        return running is holder and not self.resources.fits(state.spec.needs)
+
+    def _most_downstream(self) -> State | None:
+        """The operator whose work makes room first."""
+        return next(
+            (state for state in self._order if state.is_busy and not self._waits_beside(state)),
+            None,
+        )
+
+    # Actors.
+
+    def _free_actor(self, state: State) -> Actor | None:
+        assert state.spec.pool is not None
+        free = [
+            actor
+            for actor in state.actors.values()
+            if actor.ready and len(actor.tasks) < state.spec.pool.in_flight
+        ]
+        return min(free, key=lambda actor: (len(actor.tasks), actor.number), default=None)
+
+    def _grow_pools(self) -> None:
+        for state in self.states:
+            pool = state.spec.pool
+            if pool is None or state.finished or self._behind_barrier(state):
+                continue
+            while len(state.actors) < pool.minimum or (
+                len(state.actors) < pool.maximum
+                and state.has_work
+                and all(actor.ready for actor in state.actors.values())
+                and self._free_actor(state) is None
+            ):
+                first = self.budget.is_full() and state is self._most_downstream()
+                beside = {} if first and not state.actors else self._beside_actor(state)
+                if not self._add_actor(state, beside):
+                    break
+
+    def _beside_actor(self, state: State) -> dict[str, float]:
+        """What an actor of `state` leaves free for others, so that all can work."""
+        tasks = largest(
+            [
+                other.spec.needs
+                for other in self.states
+                if other.works_elsewhere
+                and other.spec.pool is None
+                and not other.running
+                and not self._behind_barrier(other)
+            ]
+        )
+        for other in self.states:
+            lacks_all = other.spec.pool and other.works_elsewhere and not other.actors
+            if other is not state and lacks_all and not self._behind_barrier(other):
+                for name, amount in other.spec.needs.items():
+                    tasks[name] = tasks.get(name, 0.0) + amount
+        return tasks
+
+    def _behind_barrier(self, state: State) -> bool:
+        """Whether all that `state` could get waits for a barrier."""
+        if self._waits_beside(state):
+            return True
+        if state.is_busy or not state.open_inputs:
+            return False
+        return state.spec.arrange is not None or all(
+            self._behind_barrier(self.states[index]) for index in state.open_inputs
+        )
+
+    def _add_actor(self, state: State, beside: Amounts) -> bool:
+        if not self.resources.fits(state.spec.needs, beside):
+            return False
+        self.resources.take(state.spec.needs)
+        number = next(self._numbers)
+        state.actors[number] = Actor(number)
+        self._of_actor[number] = state
+        self._commands.append(AddActor(number, state.index))
+        return True
+
+    # When nothing runs.
+
+    def _anything_runs(self) -> bool:
+        return any(state.running for state in self.states) or any(
+            not actor.ready for state in self.states for actor in state.actors.values()
+        )
+
+    def _unblock(self) -> None:
+        """Nothing runs and nothing waits to be taken: the most downstream operator with work gets
+        what it needs, from actors that have nothing to do if need be."""
+        for state in self._order:
+            if not state.has_work or self._waits_beside(state):
+                continue
+            if state.spec.pool is not None and state.actors:
+                self._start(state, whatever=True)
+                return
+            idle = [
+                (other, actor)
+                for other in self.states
+                if other is not state
+                for actor in sorted(other.actors)
+            ]
+            while not self.resources.fits(state.spec.needs) and idle and not state.spec.here:
+                self._remove_actor(*idle.pop(0))
+            if state.spec.pool is not None:
+                self._add_actor(state, {})
+            else:
+                self._start(state, whatever=True)
+            return

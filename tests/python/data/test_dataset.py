@@ -376,6 +376,15 @@ def test_the_share_to_test_with_is_rounded_up():
     assert data.range(10).train_test_split(0.3)[1].count() == 3
 
 
+def test_folders_become_columns_of_text(tmp_path):
+    (tmp_path / "y=2026").mkdir()
+    (tmp_path / "y=2026" / "a.csv").write_text("x\n1\n")
+    (tmp_path / "y=2026" / "a.json").write_text('{"x": 1}\n')
+    for read, kind in ((data.read_csv, "csv"), (data.read_json, "json")):
+        rows = read(str(tmp_path), file_extensions=[kind]).take_all()
+        assert rows == [{"x": 1, "y": "2026"}]
+
+
 def test_joins_by_nothing_but_null():
     left, right = data.from_arrow(pa.table({"id": pa.nulls(2)})), data.from_items([{"id": 1}])
     assert left.join(right, "inner", 1, on=("id",)).take_all() == []

@@ -137,10 +137,10 @@ class Expr:
     __hash__ = object.__hash__
 
     def __add__(self, other: Any) -> Expr:
-        return call("add", self, other)
+        return Computed(_add, (self, other), "+")
 
     def __radd__(self, other: Any) -> Expr:
-        return call("add", other, self)
+        return Computed(_add, (other, self), "+")
 
     def __sub__(self, other: Any) -> Expr:
         return call("subtract", self, other)
@@ -436,6 +436,8 @@ class Computed(Expr):
         return self._args
 
     def __repr__(self) -> str:
+        if self._shown in ("+", "/", "//", "%"):
+            return f"({self._args[0]!r} {self._shown} {self._args[1]!r})"
         return f"{self._shown}({', '.join(map(repr, self._args))})"
 
 
@@ -505,6 +507,17 @@ def call(kernel: str, *args: Any, **options: Any) -> Expr:
 
 def _float(value: Any) -> Any:
     return value.cast(pa.float64()) if pa.types.is_integer(value.type) else value
+
+
+def _is_text(value: Any) -> bool:
+    return bool(pa.types.is_string(value.type) or pa.types.is_large_string(value.type))
+
+
+def _add(a: Any, b: Any) -> Any:
+    """The sum; text behind text."""
+    if _is_text(a) and _is_text(b):
+        return pc.binary_join_element_wise(a, b, pa.scalar("", b.type))
+    return pc.add(a, b)
 
 
 def _divide(a: Any, b: Any) -> Any:

@@ -525,7 +525,7 @@ python_package() {
 }
 
 # Ray is installed into build/peers/ray, or $SHEAF_PEERS/ray, by what needs it (--live, --record).
-peer() { python_package tests/peer/peer.py "$@"; }
+peer() { PYTHONPATH=$PWD/build/data${PYTHONPATH:+:$PYTHONPATH} python_package tests/peer/peer.py "$@"; }
 
 # The guide and all other documents, the C++ reference by Doxygen, the Python reference by pdoc from the package of this build.
 docs() {

@@ -97,8 +97,14 @@ class Join(Method):
             raise ValueError(
                 f"join: both sides have {sorted(shared)}: want left_suffix or right_suffix"
             )
-        yield left.join(
-            right,
+        carried = [
+            _Carried(table, keys, {} if semi else {n: n + (suffix or "") for n in shared})
+            for table, keys, suffix in zip(
+                (left, right), (self.left, self.right), self.suffixes, strict=True
+            )
+        ]
+        joined = carried[0].table.join(
+            carried[1].table,
             keys=list(self.left),
             right_keys=list(self.right),
             join_type=KINDS[self.kind],
@@ -106,6 +112,11 @@ class Join(Method):
             right_suffix=self.suffixes[1],
             use_threads=False,
         )
+        if not (semi and self.kind.startswith("right")):
+            joined = carried[0].put_back(joined)
+        if not (semi and self.kind.startswith("left")):
+            joined = carried[1].put_back(joined)
+        yield joined
 
     def _one_sided(self, tables: Sequence[Any]) -> Iterator[Any]:
         """What remains of one side where the other has not even a block."""
@@ -120,6 +131,43 @@ class Join(Method):
             )
 
 
+class _Carried:
+    """A side whose columns of types that pyarrow does not join (lists, structs, tensors, only NULL)
+    are the numbers of their rows meanwhile.
+
+    Args:
+        table: the side.
+        keys: its columns that are joined by.
+        renamed: new names of columns, where the join gives them some.
+    """
+
+    def __init__(self, table: Any, keys: Sequence[str], renamed: dict[str, str]) -> None:
+        self.table, self._columns = table, {}
+        for place, field in enumerate(table.schema):
+            if field.name not in keys and not _joinable(field.type):
+                self._columns[renamed.get(field.name, field.name)] = table.column(place)
+                self.table = self.table.set_column(
+                    place, field.name, pa.array(range(table.num_rows), pa.int64())
+                )
+
+    def put_back(self, joined: Any) -> Any:
+        """The joined table with the columns themselves."""
+        for name, column in self._columns.items():
+            place = joined.column_names.index(name)
+            joined = joined.set_column(place, name, column.take(joined.column(place)))
+        return joined
+
+
+def _joinable(kind: Any) -> bool:
+    views = (pa.types.is_string_view, pa.types.is_binary_view)
+    return not (
+        pa.types.is_null(kind)
+        or pa.types.is_nested(kind)
+        or isinstance(kind, pa.BaseExtensionType)
+        or any(is_view(kind) for is_view in views)
+    )
+
+
 def _same_keys(
     left: Any, left_keys: Sequence[str], right: Any, right_keys: Sequence[str]
 ) -> tuple[Any, Any]:
@@ -130,11 +178,14 @@ def _same_keys(
     """
     for one, other in zip(left_keys, right_keys):
         a, b = left.schema.field(one).type, right.schema.field(other).type
-        if a == b:
+        if a == b and not pa.types.is_null(a):
             continue
+        nulls = [pa.types.is_null(kind) for kind in (a, b)]
         numbers = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (a, b)]
         texts = [pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in (a, b)]
-        if all(numbers):
+        if any(nulls):  # pyarrow joins by no column of that type.
+            kind = pa.int64() if all(nulls) else a if nulls[1] else b
+        elif all(numbers):
             kind = pa.int64() if pa.types.is_integer(a) and pa.types.is_integer(b) else pa.float64()
         elif all(texts):
             kind = pa.large_string()

@@ -101,18 +101,20 @@ def read_csv(paths: str | list[str], **options: Any) -> Dataset:
     Args:
         paths: files or folders.
         **options: as of read_parquet, and read_options, parse_options and convert_options of
-            pyarrow.csv.
+            pyarrow.csv. Folders named key=value make columns of text.
 
     Returns:
         The dataset.
     """
     from sheaf.data.datasource.delimited import CSVDatasource
+    from sheaf.data.datasource.partitioning import Partitioning
 
     args = {
         k: options.pop(k)
         for k in ("read_options", "parse_options", "convert_options")
         if k in options
     }
+    options.setdefault("partitioning", Partitioning("hive"))
     return _read("read_csv", CSVDatasource, options, {"paths": paths, "arrow_csv_args": args})
 
 
@@ -122,14 +124,17 @@ def read_json(paths: str | list[str], *, lines: bool = False, **options: Any) ->
     Args:
         paths: files or folders.
         lines: has no effect: it is seen in the file.
-        **options: as of read_parquet, and read_options and parse_options of pyarrow.json.
+        **options: as of read_parquet, and read_options and parse_options of pyarrow.json. Folders
+            named key=value make columns of text.
 
     Returns:
         The dataset.
     """
     from sheaf.data.datasource.delimited import JSONDatasource
+    from sheaf.data.datasource.partitioning import Partitioning
 
     args = {k: options.pop(k) for k in ("read_options", "parse_options") if k in options}
+    options.setdefault("partitioning", Partitioning("hive"))
     return _read("read_json", JSONDatasource, options, {"paths": paths, "arrow_json_args": args})
 
 

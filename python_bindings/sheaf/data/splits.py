@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sheaf.data.slices import cut_at, even_ends, rows_of
@@ -116,7 +117,9 @@ class Splits:
         whole = self.random_shuffle(seed=seed) if shuffle else self
         bundles = whole._run()
         rows = rows_of(bundles)
-        test = int(rows * test_size) if isinstance(test_size, float) else test_size
+        test = test_size
+        if isinstance(test_size, float):  # Rounded up, as in scikit-learn.
+            test = math.ceil(rows * test_size - 1e-9)
         if test > rows or (isinstance(test_size, int) and test == rows):
             raise ValueError(f"train_test_split: test_size={test_size}, and there are {rows} rows")
         train, held_out = self._cut(bundles, [rows - test, rows])

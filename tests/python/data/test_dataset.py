@@ -4,6 +4,7 @@ how many blocks; what wrong use says."""
 
 import numpy as np
 import pandas
+import pyarrow as pa
 import pytest
 import sheaf
 from sheaf import data
@@ -335,6 +336,60 @@ def test_stats_say_what_ran(base):
     assert "Operator 1 ReadRange->MapBatches(<lambda>): 4 tasks executed, 4 blocks" in held.stats()
     assert f"{ROWS} total" in held.stats()
     assert "num_rows=2000" in repr(held) and "id: int64" in repr(held)
+
+
+@pytest.mark.parametrize("kind", ["left_outer", "full_outer", "left_semi", "right_anti", "inner"])
+def test_joins_carry_columns_of_all_types(kind):
+    both = {"v": [[1], None], "s": [{"a": 1}, {"a": 2}], "n": pa.nulls(2)}
+    left = data.from_arrow(pa.table({"id": [1, 2], **both}))
+    right = data.from_numpy(np.arange(4).reshape(2, 2)).zip(
+        data.from_arrow(pa.table({"id": [2, 3], "v": [[5], [6]]}))
+    )
+    found = left.join(right, kind, 1, on=("id",), right_suffix="_r").sort("id").take_all()
+    found = [
+        {k: v.tolist() if k == "data" and v is not None else v for k, v in row.items()}
+        for row in found
+    ]
+    a, b = ({"id": i + 1, **{k: v[i] for k, v in both.items()}, "n": None} for i in (0, 1))
+    nothing = {"data": None, "v_r": None}
+    matched, other = {**b, "data": [0, 1], "v_r": [5]}, {"id": 3, "data": [2, 3], "v_r": [6]}
+    assert (
+        found
+        == {
+            "inner": [matched],
+            "left_outer": [{**a, **nothing}, matched],
+            "full_outer": [{**a, **nothing}, matched, {"v": None, "s": None, "n": None, **other}],
+            "left_semi": [b],
+            "right_anti": [{"data": [2, 3], "id": 3, "v": [6]}],
+        }[kind]
+    )
+
+
+def test_one_value_as_a_further_column():
+    ds = data.range(2).add_column("x", lambda frame: 7).add_column("y", lambda frame: "ab")
+    assert ds.take_all() == [{"id": 0, "x": 7, "y": "ab"}, {"id": 1, "x": 7, "y": "ab"}]
+
+
+def test_the_share_to_test_with_is_rounded_up():
+    train, test = data.range(10).train_test_split(0.25)
+    assert (train.count(), test.count()) == (7, 3)
+    assert data.range(10).train_test_split(0.3)[1].count() == 3
+
+
+def test_folders_become_columns_of_text(tmp_path):
+    (tmp_path / "y=2026").mkdir()
+    (tmp_path / "y=2026" / "a.csv").write_text("x\n1\n")
+    (tmp_path / "y=2026" / "a.json").write_text('{"x": 1}\n')
+    for read, kind in ((data.read_csv, "csv"), (data.read_json, "json")):
+        rows = read(str(tmp_path), file_extensions=[kind]).take_all()
+        assert rows == [{"x": 1, "y": "2026"}]
+
+
+def test_joins_by_nothing_but_null():
+    left, right = data.from_arrow(pa.table({"id": pa.nulls(2)})), data.from_items([{"id": 1}])
+    assert left.join(right, "inner", 1, on=("id",)).take_all() == []
+    assert right.join(left, "left_outer", 1, on=("id",)).take_all() == [{"id": 1}]
+    assert left.join(left, "left_anti", 1, on=("id",)).count() == 2
 
 
 def test_a_join_knows_both_sides_in_every_partition():

@@ -49,6 +49,7 @@ def of(expression):
 
 CASES = {
     "add": (lambda: col("a") + 1, [8, -6, 4, None]),
+    "text behind text": (lambda: "<" + col("s") + ">", ["<Ab>", "< c >", "<>", None]),
     "right hand": (lambda: 1 - col("a"), [-6, 8, -2, None]),
     "divide as Python": (lambda: col("a") / col("b"), [3.5, -3.5, -1.5, None]),
     "floor divide as Python": (lambda: col("a") // col("b"), [3, -4, -2, None]),

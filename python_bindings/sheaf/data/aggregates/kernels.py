@@ -218,10 +218,10 @@ class Std(Kernels):
     def results(self, states: list[Any]) -> Any:
         """The results of states."""
         count, _, squares = (state.to_numpy() for state in states)
-        enough = count > self._ddof
         with np.errstate(divide="ignore", invalid="ignore"):
             made = np.sqrt(squares / (count - self._ddof))
-        return pa.array(made, mask=~enough | np.isnan(made))
+        made[count <= self._ddof] = np.nan  # Too few values have none, as in NumPy.
+        return pa.array(made, mask=(count == 0) | np.isnan(squares))
 
 
 class _Percentage(Kernels):

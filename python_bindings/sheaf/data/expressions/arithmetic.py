@@ -1,5 +1,5 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Division and remainders of columns as Python has them."""
+"""Sums, division and remainders of columns as Python has them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ import pyarrow.compute as pc
 
 def _float(value: Any) -> Any:
     return value.cast(pa.float64()) if pa.types.is_integer(value.type) else value
+
+
+def _is_text(value: Any) -> bool:
+    return bool(pa.types.is_string(value.type) or pa.types.is_large_string(value.type))
+
+
+def add(a: Any, b: Any) -> Any:
+    """The sum; text behind text."""
+    if _is_text(a) and _is_text(b):
+        return pc.binary_join_element_wise(a, b, pa.scalar("", b.type))
+    return pc.add(a, b)
 
 
 def divide(a: Any, b: Any) -> Any:

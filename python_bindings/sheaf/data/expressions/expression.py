@@ -54,10 +54,10 @@ class Expr(Node):
     __hash__ = object.__hash__
 
     def __add__(self, other: Any) -> Expr:
-        return call("add", self, other)
+        return Computed(arithmetic.add, (self, other), "+")
 
     def __radd__(self, other: Any) -> Expr:
-        return call("add", other, self)
+        return Computed(arithmetic.add, (other, self), "+")
 
     def __sub__(self, other: Any) -> Expr:
         return call("subtract", self, other)
@@ -357,6 +357,8 @@ class Computed(Expr):
         return self._args
 
     def __repr__(self) -> str:
+        if self._shown in ("+", "/", "//", "%"):
+            return f"({self._args[0]!r} {self._shown} {self._args[1]!r})"
         return f"{self._shown}({', '.join(map(repr, self._args))})"
 
 

@@ -167,7 +167,7 @@ class Changes:
 
         Args:
             col: its name.
-            fn: takes a batch and returns the column.
+            fn: takes a batch and returns the column, or one value for all rows.
             batch_format: of the batch.
             **options: as of map.
 
@@ -348,7 +348,10 @@ def _with_column(name: str, fn: Any, batch_format: str | None, table: Any) -> An
     from sheaf.data.block import table_to_batch
     from sheaf.data.columns import column_of
 
-    column = column_of(name, fn(table_to_batch(table, batch_format)))
+    values = fn(table_to_batch(table, batch_format))
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):  # For all rows.
+        values = [values] * table.num_rows
+    column = column_of(name, values)
     place = table.schema.get_field_index(name)
     return table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
 

@@ -36,7 +36,8 @@ address_of() {
   [[ $named != "$1" ]] && echo "$named" && return
   host=${host#*@}
   # Debian gives a machine's own name to 127.0.1.1, where no other machine finds it; who says an address or localhost means it.
-  [[ $host =~ ^(127\.|::1$|localhost$) ]] && local loopback=none || local loopback='^(127[.]|::1$)'
+  local loopback='^(127[.]|::1$)'
+  [[ ! $host =~ ^(127\.|::1$|localhost$) ]] || loopback=none
   { getent ahosts "$host" || true; } | awk -v loopback="$loopback" '$1 !~ loopback && !found++ {print $1}'
 }
 

@@ -8,7 +8,7 @@
 # when all nodes have joined. When the program ends all nodes do, and its exit status is that of the step.
 #
 # Settings: SHEAF_PROGRAM (default: sheaf in PATH), CLUSTER_DIRECTORY (a folder that all machines see; default: the one that
-# the job was submitted from), CLUSTER_HOST (the address of this machine; default: what its name resolves to),
+# the job was submitted from), CLUSTER_HOST (the address of this machine; default: what its name resolves to, beyond loopback),
 # CLUSTER_FLAGS (more options of sheaf start), CLUSTER_SECONDS (for how long nodes wait for each other, default 300).
 set -euo pipefail
 
@@ -19,8 +19,14 @@ set -euo pipefail
 }
 sheaf=${SHEAF_PROGRAM:-sheaf}
 seconds=${CLUSTER_SECONDS:-300}
-host=${CLUSTER_HOST:-$(getent ahosts "$(hostname)" | awk 'NR == 1 {print $1}')}
-# Readable by this user alone: the token lies there.
+name=$(hostname)
+# Debian gives a machine's name to 127.0.1.1 in /etc/hosts, where no other machine finds it; link-local addresses want a scope.
+host=${CLUSTER_HOST:-$({ getent ahosts "$name" || true; } | awk '$1 !~ /^(127\.|::1$|fe80:)/ && !found++ {print $1}')}
+[[ -n $host ]] || {
+  echo "sheaf-cluster.sh: task $SLURM_PROCID: '$name' resolves to no address that others reach: set CLUSTER_HOST to this machine's" >&2
+  exit 1
+}
+# Readable by this user alone: the token lies there until all nodes have joined, the head's address until the end.
 shared=${CLUSTER_DIRECTORY:-${SLURM_SUBMIT_DIR:-$PWD}}/.sheaf-$SLURM_JOB_ID.${SLURM_STEP_ID:-0}.${SLURM_RESTART_COUNT:-0}
 # State that a job needs only while it runs, on the machine's own disk.
 export SHEAF_DIR=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/sheaf-$UID-$SLURM_JOB_ID-$SLURM_PROCID SHEAF_STATE_IN_MEMORY=1
@@ -35,12 +41,10 @@ leave() {
   local status=$?
   trap - EXIT
   if ((SLURM_PROCID == 0)); then
-    touch "$shared/over" 2>/dev/null || true
-    rm -f "$shared/token" "$shared/address"
+    rm -rf "$shared"  # Which tells the others that it is over.
   fi
   [[ -z $session ]] || "$sheaf" stop --address "$session" >/dev/null || true
   rm -rf "$SHEAF_DIR"
-  # Others may still look for the end.
   exit "$status"
 }
 trap leave EXIT
@@ -73,7 +77,7 @@ all_are_there() { (($("$sheaf" list nodes --json --address "$session" | grep -o 
 # Until the program is over, or this node is gone: one that is late with an answer is not.
 serve() {
   local silent=0
-  until [[ -e $shared/over ]]; do
+  while [[ -e $shared/address ]]; do
     if "$sheaf" status --address "$session" >/dev/null 2>&1; then silent=0; else ((++silent < 3)) || return 0; fi
     sleep 1
   done
@@ -86,6 +90,7 @@ if ((SLURM_PROCID == 0)); then
   echo "$address" >"$shared/address.part"
   mv "$shared/address.part" "$shared/address"
   await all_are_there || fail "not all $SLURM_NTASKS nodes have joined within $seconds s"
+  rm "$shared/token"  # Nobody else comes; a step that is killed leaves none.
   status=0
   SHEAF_ADDRESS=$session "$@" || status=$?
   exit "$status"

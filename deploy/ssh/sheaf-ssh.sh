@@ -4,7 +4,8 @@
 #
 #   sheaf-ssh.sh up HEAD WORKER...       starts the head, hands its token to the others, and starts them
 #   sheaf-ssh.sh status HEAD             what there is
-#   sheaf-ssh.sh down HEAD WORKER...     the workers leave, then the head ends; its state stays: up goes on with it
+#   sheaf-ssh.sh down HEAD WORKER...     the workers leave, then the head ends; its state stays: up goes on with it.
+#                                        Nodes there that up HEAD has not started are left alone
 #
 # A machine is [USER@]HOST[=ADDRESS]: ADDRESS is where the others reach it, if that is not HOST's. The token goes through
 # the ssh connections, and appears on no command line.
@@ -23,7 +24,7 @@ fail() {
 }
 
 usage() {
-  sed -n '4,/^# A machine/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '4,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 }
 
@@ -34,7 +35,17 @@ address_of() {
   host=$(target_of "$1")
   [[ $named != "$1" ]] && echo "$named" && return
   host=${host#*@}
-  getent ahosts "$host" | awk 'NR == 1 {print $1}'
+  # Debian gives a machine's own name to 127.0.1.1, where no other machine finds it; who says an address or localhost means it.
+  local loopback='^(127[.]|::1$)'
+  [[ ! $host =~ ^(127\.|::1$|localhost$) ]] || loopback=none
+  { getent ahosts "$host" || true; } | awk -v loopback="$loopback" '$1 !~ loopback && !found++ {print $1}'
+}
+
+# The name of a cluster: that of its head's machine.
+cluster_of() {
+  local target
+  target=$(target_of "$1")
+  echo "${target#*@}"
 }
 
 # on MACHINE WORD...: runs the words there, as they are.
@@ -57,34 +68,57 @@ field() { sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" <<<"$2"; }
 start() {
   local machine=$1 token=$2 script='exec "$@"'
   shift 2
+  [[ -n $(address_of "$machine") ]] || fail "$machine: no address that others reach is known by this name; say HOST=ADDRESS"
   [[ -z $token ]] || script='read -r SHEAF_TOKEN && export SHEAF_TOKEN && exec "$@"'
   on "$machine" sh -c "$script" sh "$sheaf" start --json --host "$(address_of "$machine")" "$@" <<<"$token" ||
     fail "$machine: the node does not start"
 }
 
 up() {
-  local head=$1 machine answer session token
+  local head=$1 machine answer joined session token
   shift
-  [[ -n $(address_of "$head") ]] || fail "$head: nobody knows this name; say HOST=ADDRESS"
   # shellcheck disable=SC2086  # Flags are several words.
   answer=$(start "$head" '' --head --resume=latest ${HEAD_FLAGS:-})
   session=$(field session "$answer")
+  mark "$head" "$session" "$head"
   token=$(on "$head" cat "$(dirname "$session")/token" </dev/null)
   for machine; do
     # shellcheck disable=SC2086
-    start "$machine" "$token" --address "$(field address "$answer")" ${WORKER_FLAGS:-} >/dev/null
+    joined=$(start "$machine" "$token" --address "$(field address "$answer")" ${WORKER_FLAGS:-})
+    mark "$machine" "$(field session "$joined")" "$head"
   done
   echo "The head of $(($# + 1)) nodes is $(field address "$answer"), its session $session on ${head%%=*}."
   [[ $(field dashboard_url "$answer") == "" ]] || echo "Its dashboard there: $(field dashboard_url "$answer")"
+}
+
+# mark MACHINE SESSION HEAD: the node there is one of HEAD's cluster, which down finds by the file.
+mark() {
+  # shellcheck disable=SC2016  # The shell there expands it.
+  on "$1" sh -c 'echo "$2" >"$1/started_by_ssh"' sh "$2" "$(cluster_of "$3")" </dev/null
+}
+
+# stop MACHINE HEAD: the nodes there of HEAD's cluster end.
+stop() {
+  # shellcheck disable=SC2016
+  on "$1" sh -c '"$1" sessions --json | grep -o "\"session\":\"[^\"]*\",\"state\":\"RUNNING\"" | cut -d\" -f4 | {
+    ended=1
+    while read -r session; do
+      [ "$(cat "$session/started_by_ssh" 2>/dev/null)" = "$2" ] && "$1" stop --address "$session" </dev/null && ended=0
+    done
+    exit "$ended"
+  }' sh "$sheaf" "$(cluster_of "$2")" </dev/null || {
+    echo "sheaf-ssh.sh: $1: no node of the cluster of $(cluster_of "$2") was stopped" >&2
+    return 1
+  }
 }
 
 down() {
   local head=$1 machine
   shift
   for machine; do
-    on "$machine" "$sheaf" stop </dev/null || echo "sheaf-ssh.sh: $machine: not stopped" >&2
+    stop "$machine" "$head" || true
   done
-  on "$head" "$sheaf" stop </dev/null
+  stop "$head" "$head"
 }
 
 (($# >= 2)) || usage

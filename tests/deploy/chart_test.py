@@ -215,6 +215,19 @@ class Rendered(WithHelm):
                 for volume in pod["volumes"]:
                     self.assertNotIn("hostPath", volume)
 
+    def test_each_pod_has_an_account_that_there_is(self):
+        for words, account, made in (
+            ([], "prod-sheaf", 1),
+            (["--set=serviceAccount.create=false"], "default", 0),
+            (["--set=serviceAccount.create=false", "--set=serviceAccount.name=own"], "own", 0),
+        ):
+            with self.subTest(words):
+                done = self.helm(*TEMPLATE, *words, "--set=image.repository=sheaf")
+                self.assertEqual(0, done.returncode, done.stderr)
+                named = re.findall("serviceAccountName: (.*)", done.stdout)
+                self.assertEqual({account}, set(named))
+                self.assertEqual(made, done.stdout.count("kind: ServiceAccount\n"))
+
     def test_each_pod_has_an_image_of_a_version_bounds_and_probes(self):
         for name, _pod, container in self.pods():
             with self.subTest(name):

@@ -104,8 +104,45 @@ class Slurm(Case):
         self.assertEqual([1, 1, 1], [node["total"]["CPU"] for node in nodes])
         self.assertEqual(["", ""], said[1:])
         self.assertEqual([], self.living())
-        self.assertEqual([], list(self.folder.glob("sheaf-*")))
-        self.assertEqual([], list(self.folder.rglob("token")))  # Others must not find it later.
+        self.assertEqual([], list(self.folder.iterdir()))
+
+    @long
+    def test_a_step_that_is_killed_leaves_no_token(self):
+        tasks = self.step("sh", "-c", "echo runs; exec sleep 600", tasks=2)
+        self.assertEqual("runs\n", tasks[0].stdout.readline())
+        (program,) = [
+            pid
+            for pid, (_, command) in children_of(tasks[0].pid).items()
+            if command.startswith("sleep")
+        ]
+        self.assertTrue(list(self.folder.glob(".sheaf-*/address")))
+        self.assertEqual([], list(self.folder.glob(".sheaf-*/token")))
+        tasks[0].kill()  # So nothing of it can tidy up.
+        tasks[1].terminate()
+        os.kill(program, signal.SIGKILL)
+        for session in self.folder.glob("sheaf-*/session-*"):
+            stop = [SHEAF, "stop", "--force", "--address", session]
+            subprocess.run(stop, timeout=WAIT_S, capture_output=True)
+        for task in tasks:
+            self.ended(task)
+        self.until(lambda: not self.living(), "nodes are left")
+
+    def test_an_address_that_others_do_not_reach_is_not_announced(self):
+        # What /etc/hosts of Debian says of a machine's name.
+        getent = self.folder / "getent"
+        getent.write_text("#!/bin/sh\necho '127.0.1.1 STREAM here'\necho '::1 STREAM'\n")
+        getent.chmod(0o755)
+        path = f"{self.folder}:{os.environ['PATH']}"
+        (task,) = self.step("echo", "never", tasks=1, CLUSTER_HOST="", PATH=path)
+        self.assertIn(
+            "resolves to no address that others reach: set CLUSTER_HOST", self.ended(task)
+        )
+        self.assertEqual(1, task.returncode)
+        with getent.open("a") as more:
+            more.write("echo '192.0.2.7 STREAM'\n")
+        late = {"SLURM_PROCID": "1", "CLUSTER_SECONDS": "1"}
+        (task,) = self.step("echo", "never", tasks=1, CLUSTER_HOST="", PATH=path, **late)
+        self.assertIn("task 1 on 192.0.2.7: the head has not started", self.ended(task))
 
     @long
     def test_a_step_that_is_cancelled_leaves_nothing(self):
@@ -121,6 +158,7 @@ class Slurm(Case):
             self.ended(task)
             self.assertEqual(143, task.returncode)
         self.assertEqual([], self.living())
+        self.assertEqual([], list(self.folder.iterdir()))
 
     @long
     def test_a_machine_that_does_not_come_is_waited_for_so_long(self):
@@ -219,6 +257,19 @@ class Ssh(Case):
         sessions = list((self.folder / "127.0.0.1").glob("*/gcs.db"))
         self.assertEqual(1, len(sessions))
 
+    def test_nodes_that_others_have_started_stay(self):
+        self.assertEqual(0, self.script("up", *self.machines).returncode)
+        other = [SHEAF, "start", "--head", "--port=0", "--include-dashboard=false", "--json", SMALL]
+        folder = self.folder / "127.0.0.1"
+        said = subprocess.check_output([*other, f"--dir={folder}"], env=self.environment, text=True)
+        down = self.script("down", *self.machines)
+        self.assertEqual(0, down.returncode, down.stderr)
+        self.until(lambda: len(self.living()) == 1, "not one node is left")
+        again = self.script("down", *self.machines)
+        self.assertEqual(1, again.returncode)
+        self.assertIn("no node of the cluster of 127.0.0.1 was stopped", again.stderr)
+        subprocess.check_output([SHEAF, "stop", "--address", json.loads(said)["session"]])
+
     def test_a_machine_that_cannot_be_reached_is_named(self):
         up = self.script("up", "nobody@127.0.0.1", *self.machines[1:])
         self.assertEqual(1, up.returncode)
@@ -229,6 +280,7 @@ class Ssh(Case):
             done = self.script(*words)
             self.assertEqual(2, done.returncode)
             self.assertIn("sheaf-ssh.sh up HEAD WORKER...", done.stderr)
+            self.assertTrue(done.stderr.endswith("default: what sheaf takes).\n"), done.stderr)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
 {{- define "sheaf.serviceAccount" -}}
-{{ .Values.serviceAccount.name | default (include "sheaf.fullname" .) }}
+{{ .Values.serviceAccount.name | default (ternary (include "sheaf.fullname" .) "default" .Values.serviceAccount.create) }}
 {{- end }}
 
 {{- define "sheaf.tokenSecret" -}}

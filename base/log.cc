@@ -58,7 +58,8 @@ std::shared_ptr<Logger> MakeLogger(spdlog::sink_ptr sink, const LogOptions& opti
   const std::string process = options.process.empty() ? "" : options.process + " ";
   logger->to.set_pattern(options.json_dataset.empty() ? "%Y-%m-%d %H:%M:%S.%e %L " + process + "%v"
                                                       : "%v");
-  logger->to.flush_on(spdlog::level::warn);
+  // What a process that is killed has said is there, and who follows a log sees each line.
+  logger->to.flush_on(spdlog::level::info);
   return logger;
 }
 

@@ -109,6 +109,7 @@ class Node {
       metrics_.ServeRayNames({ready_line().address, own, join_.empty()}, session_->path());
     }
     session_->WriteNode(raylet_->node());
+    if (dashboard_ != nullptr) dashboard_->Serve();
     if (IsHead()) {
       targets_.Open(flags.targets_file.empty() ? session_->path() + "/prometheus_sd.json"
                                                : flags.targets_file,

@@ -1,7 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "http/server.h"
 
+#include <netinet/tcp.h>
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -156,6 +158,17 @@ class BeastServer final : public Server {
     });
   }
 
+  // A peer that went without a word, such as a machine that sleeps, is given up: one that follows a
+  // quiet log would be kept for ever.
+  static void NoticeSilence(int socket) {
+    const int on = 1, idle_s = 30, between_s = 10;
+    const unsigned int silence_ms = 60'000;
+    setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
+    setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
+  }
+
   void Welcome(tcp::socket socket) {
     ErrorCode error;
     const tcp::endpoint peer = socket.remote_endpoint(error);
@@ -170,6 +183,7 @@ class BeastServer final : public Server {
       return TurnAway(socket);
     }
     socket.set_option(tcp::no_delay(true), error);
+    NoticeSilence(socket.native_handle());
     Serve(state_, std::move(socket));
   }
 

@@ -111,8 +111,11 @@ absl::StatusOr<std::unique_ptr<DashboardChild>> DashboardChild::Start(
   SHEAF_ASSIGN_OR_RETURN(
       child->page_, Mapping::Map(child->metrics_fd_.get(), 0, kMetricsBytes, Access::kReadWrite));
   SHEAF_ASSIGN_OR_RETURN(child->loop_, EventLoop::Start("sheaf-dashboard"));
-  child->loop_->Run([&] { child->Await(); });
   return child;
+}
+
+void DashboardChild::Serve() {
+  loop_->Run([this] { Await(); });
 }
 
 absl::StatusOr<std::unique_ptr<DashboardChild>> DashboardChild::OfNode(const NodeFlags& flags,

@@ -29,7 +29,7 @@ struct DashboardChildOptions {
 
 class DashboardChild {
  public:
-  // Listens. kUnavailable: the port is taken, or all that were tried. Others: as ServerOptionsOf.
+  // Listens, and answers nobody before Serve. kUnavailable: the port is taken, or all that were tried. Others: as ServerOptionsOf.
   static absl::StatusOr<std::unique_ptr<DashboardChild>> Start(DashboardChildOptions options);
   // Of the node of `session`, as its flags say; `by_default`: one that has none of these flags has
   // one, unless that cannot listen. nullptr: it has none.
@@ -37,6 +37,8 @@ class DashboardChild {
                                                                 const Settings& settings,
                                                                 const std::string& session,
                                                                 bool by_default);
+  // The node can be asked: connections are answered from now on; before they wait.
+  void Serve();
   ~DashboardChild() { Stop(); }
   DashboardChild(const DashboardChild&) = delete;
   DashboardChild& operator=(const DashboardChild&) = delete;

@@ -440,7 +440,7 @@ ActorPlacement::Choice SubmissionService::ChooseNode(const proto::Entrypoint& en
   *lease.mutable_running() = entrypoint.resources();
   if (entrypoint.resources().amounts().empty() && entrypoint.labels().terms().empty()) {
     const NodeNumber head = Head();
-    if (head == 0) return {.reason = "the node of the head"};
+    if (head == 0) return {.reason = "the node of the head, which is away, or drained"};
     return {.node = head};
   }
   if (!entrypoint.labels().terms().empty())

@@ -101,8 +101,7 @@ void Oracle::DidNotBegin(TaskId task, ProcessId where) {
   const auto actor = actors_.find(call->actor);
   if (actor == actors_.end()) return;
   const auto incarnation = actor->second.incarnations.find(where);
-  if (incarnation != actor->second.incarnations.end() &&
-      incarnation->second.started.contains(task))
+  if (incarnation != actor->second.incarnations.end() && incarnation->second.started.contains(task))
     incarnation->second.without_arguments.insert(task);
 }
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from sheaf.data import plan, transforms
-from sheaf.data.aggregation import Aggregate, MapGroups
 from sheaf.data.compute import task_options, udf_of
+from sheaf.data.exchanges.aggregation import Aggregate, MapGroups
 from sheaf.data.methods.arguments import suggesting
 from sheaf.data.user_code import ClassUdf, operator_name
 

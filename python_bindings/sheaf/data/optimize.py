@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from sheaf.data import plan, transforms
-from sheaf.data.aggregation import Aggregate
 from sheaf.data.errors import DataError
-from sheaf.data.exchange import ByKeys, Shuffle
+from sheaf.data.exchanges.aggregation import Aggregate
+from sheaf.data.exchanges.exchange import ByKeys, Shuffle
+from sheaf.data.exchanges.sort import Sort
 from sheaf.data.expressions.expression import Star
-from sheaf.data.sort import Sort
 
 __all__ = ["optimized"]
 

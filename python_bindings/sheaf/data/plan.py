@@ -177,7 +177,7 @@ class Exchange(Node):
 
     Attributes:
         label: as progress shows it.
-        method: of sheaf.data.exchange, which says how.
+        method: of sheaf.data.exchanges.exchange, which says how.
         options: of its reducing tasks.
     """
 

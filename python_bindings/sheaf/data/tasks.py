@@ -15,7 +15,7 @@ import pyarrow as pa
 from sheaf import cloudpickle
 from sheaf.data import block as blocks
 from sheaf.data import transforms
-from sheaf.data.partition import Borders, fetched
+from sheaf.data.exchanges.partition import Borders, fetched
 from sheaf.data.task_context import TaskContext
 from sheaf.data.user_code import ClassUdf
 
@@ -91,7 +91,7 @@ class PartitionFunction:
 
     Attributes:
         before: what comes first.
-        method: of sheaf.data.exchange.
+        method: of sheaf.data.exchanges.exchange.
         block_bytes: of a table at most.
         side: which input of the exchange this is.
     """
@@ -112,7 +112,7 @@ class ReduceFunction:
     """The slices of some partitions to output.
 
     Attributes:
-        method: of sheaf.data.exchange.
+        method: of sheaf.data.exchanges.exchange.
         after: what comes behind.
     """
 
@@ -138,7 +138,7 @@ class MergeFunction:
     """Some partitions of many map tasks to one output, in the order of partitions.
 
     Attributes:
-        method: of sheaf.data.exchange.
+        method: of sheaf.data.exchanges.exchange.
     """
 
     method: Any
@@ -172,7 +172,7 @@ class BroadcastFunction(ReduceFunction):
 
 @dataclasses.dataclass
 class SliceFunction:
-    """What an operator of sheaf.data.exchange does with the blocks of one work: method.work(blocks,
+    """What an operator of an exchange does with the blocks of one work: method.work(blocks,
     payload) gives tables, or pairs of a table and what travels beside it."""
 
     method: Any

@@ -38,6 +38,7 @@ def ids(dataset):
 
 
 def test_queries(rows):
+    pytest.importorskip("duckdb")
     found = data.sql("select k, count(*) as n, max(id) as m from t group by k order by k", t=rows)
     assert found.take_all() == [
         {"k": 0, "n": 34, "m": 99},
@@ -68,6 +69,7 @@ def test_queries(rows):
     ],
 )
 def test_queries_that_are_wrong(rows, query, match):
+    pytest.importorskip("duckdb")
     with pytest.raises(QueryError, match=match):
         data.sql(query, t=rows)
 
@@ -191,7 +193,7 @@ def test_the_most_frequent_values():
 def test_types():
     assert DataType.int64().to_arrow_dtype() == pyarrow.int64()
     assert DataType.from_numpy("float32").to_arrow_dtype() == pyarrow.float32()
-    assert DataType(str).is_string_type() and DataType.list(DataType.int8()).is_list_type()
+    assert DataType.string().is_string_type() and DataType.list(DataType.int8()).is_list_type()
     assert (
         DataType.int64() == DataType(pyarrow.int64())
         and repr(DataType(int)) == "DataType(python:int)"

@@ -13,7 +13,8 @@ from sheaf.util import state
 
 pa = pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
-from sheaf.data import partition, shell  # noqa: E402
+from sheaf.data import shell  # noqa: E402
+from sheaf.data.exchanges import partition  # noqa: E402
 from sheaf.data.planner import Planner  # noqa: E402
 
 MIB = 1 << 20
@@ -152,7 +153,7 @@ def test_what_the_store_does_not_hold_is_merged_in_rounds():
 import numpy as np, pyarrow as pa, sheaf
 import sheaf.arrow
 from sheaf import data
-from sheaf.data import exchange
+from sheaf.data.exchanges import exchange
 sheaf.init(num_cpus=2, object_store_memory=64 << 20, log_to_driver=False)
 data.DataContext.get_current().target_max_block_size = 4 << 20
 

@@ -115,7 +115,7 @@ def test_inputs_of_expressions_and_aggregates_are_read(files):
     assert explained(e) == ["ReadParquet(columns=['a', 'd'])", "WithColumns(e)", "select_columns"]
     check_same(e)
     grouped = rows.groupby("d").aggregate(Sum("a"), Count(), Max("c"))
-    assert explained(grouped)[0] == "ReadParquet(columns=['a', 'c', 'd'])"
+    assert explained(grouped)[0] == "ReadParquet(columns=['d', 'a', 'c'])"
     ordered = rows.random_shuffle().sort("a").select_columns(["d"])
     assert explained(ordered)[0] == "ReadParquet(columns=['a', 'd'])"
     assert (

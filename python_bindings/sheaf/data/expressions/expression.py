@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sheaf.data.errors import BatchError, shown
-from sheaf.data.expressions.arithmetic import divide, floor_divide, remainder
+from sheaf.data.expressions.arithmetic import add, divide, floor_divide, remainder
 from sheaf.data.expressions.node import Node
 from sheaf.data.schema import check_columns
 
@@ -54,10 +54,10 @@ class Expr(Node):
     __hash__ = object.__hash__
 
     def __add__(self, other: Any) -> Expr:
-        return Computed(arithmetic.add, (self, other), "+")
+        return Computed(add, (self, other), "+")
 
     def __radd__(self, other: Any) -> Expr:
-        return Computed(arithmetic.add, (other, self), "+")
+        return Computed(add, (other, self), "+")
 
     def __sub__(self, other: Any) -> Expr:
         return call("subtract", self, other)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sheaf.data import partition as rows_to
+from sheaf.data.exchanges import partition as rows_to
 from sheaf.data.schema import check_columns
 from sheaf.data.slices import rows_of
 from sheaf.data.task_context import TaskContext
@@ -142,5 +142,5 @@ def _side(
             chosen = pa.array(random.random(table.num_rows) < share)
         else:
             check_columns([column], table.column_names, "streaming_train_test_split")
-            chosen = pa.array(rows_to.by_hash(table, [column], _PARTS) < share * _PARTS)
+            chosen = pa.array(rows_to.numbers(table, [column], _PARTS) < share * _PARTS)
         yield table.filter(chosen if test else pc.invert(chosen))

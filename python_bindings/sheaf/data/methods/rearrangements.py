@@ -8,10 +8,11 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from sheaf.data import exchange, plan
+from sheaf.data import plan
 from sheaf.data.compute import task_options
+from sheaf.data.exchanges import exchange
+from sheaf.data.exchanges.sort import Sort
 from sheaf.data.methods.arguments import columns_of, count_of, reseeds, seed_of
-from sheaf.data.sort import Sort
 
 Dataset = Any  # Which has this among its bases.
 GroupedData = Any
@@ -241,7 +242,7 @@ class Rearrangements:
         Returns:
             The dataset.
         """
-        from sheaf.data.join import Join
+        from sheaf.data.exchanges.join import Join
 
         left = columns_of("join", on)
         right = left if right_on is None else columns_of("join", right_on)

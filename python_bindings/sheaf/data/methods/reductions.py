@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from sheaf.data import plan
-from sheaf.data.aggregation import Aggregate
+from sheaf.data.exchanges.aggregation import Aggregate
 from sheaf.data.grouped import aggregates_on
 
 Dataset = Any  # Which has this among its bases.

@@ -68,11 +68,11 @@ def list_train_runs(
         raise_on_missing_output: without effect.
 
     Returns:
-        Rows of run_id, name, state ("RUNNING", "FINISHED", "ERRORED", "ABORTED": interrupted, or its
-        driver is gone, or "UNKNOWN": its record cannot be read), job_id, driver (the process that called fit, "NODE.NUMBER"), workers,
-        attempts (how often their group was formed), steps, metrics (of the last one), checkpoint
-        (the path of the newest, or None), start_time_ms, end_time_ms (None: it runs), path and
-        message.
+        Rows of run_id, name, state ("RUNNING", "FINISHED", "ERRORED", "ABORTED": interrupted or its
+        driver is gone, or "UNKNOWN": its record cannot be read), job_id, driver (the process that
+        called fit, "NODE.NUMBER"), workers, attempts (how often their group was formed), steps,
+        metrics (of the last one), checkpoint (the path of the newest, or None), start_time_ms,
+        end_time_ms (None: it runs), path and message.
 
     Raises:
         ValueError: a filter has another operator.

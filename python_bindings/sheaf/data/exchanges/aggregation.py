@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 
 from sheaf.data import aggregate
 from sheaf.data import block as blocks
-from sheaf.data import partition as rows_to
-from sheaf.data.exchange import Method
+from sheaf.data.exchanges import partition as rows_to
+from sheaf.data.exchanges.exchange import Method
+from sheaf.data.exchanges.partition import Borders
 from sheaf.data.operators import Bundle
-from sheaf.data.partition import Borders
 from sheaf.data.schema import check_columns
 
 _FEW_GROUPS = 10_000  # Fewer go to one reducer.
+
 
 @dataclasses.dataclass
 class Aggregate(Method):

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from sheaf.data import block as blocks
-from sheaf.data import partition as rows_to
-from sheaf.data.exchange import Method
+from sheaf.data.exchanges import partition as rows_to
+from sheaf.data.exchanges.exchange import Method
+from sheaf.data.exchanges.partition import Borders
 from sheaf.data.operators import Bundle, Work
-from sheaf.data.partition import Borders
 from sheaf.data.schema import check_columns
 from sheaf.data.task_context import TaskContext
 

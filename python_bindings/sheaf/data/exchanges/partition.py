@@ -125,13 +125,20 @@ def by_hash(table: Any, keys: Sequence[str], count: int) -> tuple[Any, Borders]:
     try:
         return _partitioned(table, keys, stand_ins, n=count)
     except sheaf.arrow.UnsupportedType:
-        names = [str(number) for number in range(len(keys))]
-        only = pa.table([stand_ins.get(key, table.column(key)) for key in keys], names=names)
-        hashes = pa.table(sheaf.arrow.hash(only, names)).column(0).to_numpy()
-        high, low = hashes >> np.uint64(32), hashes & np.uint64(0xFFFFFFFF)
-        n = np.uint64(count)
-        parts = (high * n + (low * n >> np.uint64(32))) >> np.uint64(32)  # hash * n / 2**64
-        return _cut(table, parts.astype(np.int64), count)
+        return _cut(table, numbers(table, keys, count), count)
+
+
+def numbers(table: Any, keys: Sequence[str], count: int) -> Any:
+    """Returns the partition of each row as by_hash has it, an int64 NumPy array."""
+    table = _plain(table)
+    names = [str(number) for number in range(len(keys))]
+    columns = [table.column(key) for key in keys]
+    hashed = [own if (own := _to_hash(column)) is not None else column for column in columns]
+    hashes = pa.table(sheaf.arrow.hash(pa.table(hashed, names=names), names)).column(0).to_numpy()
+    high, low = hashes >> np.uint64(32), hashes & np.uint64(0xFFFFFFFF)
+    n = np.uint64(count)
+    parts = (high * n + (low * n >> np.uint64(32))) >> np.uint64(32)  # hash * n / 2**64
+    return parts.astype(np.int64)
 
 
 def by_bounds(table: Any, keys: Sequence[tuple[str, bool]], bounds: Any) -> tuple[Any, Borders]:
@@ -191,6 +198,7 @@ def _partitioned(
             wide = wide.append_column(by[place], columns[key])
     parts = sheaf.arrow.partition(wide, keys=by, **how)
     made = pa.table(parts.table).select(range(len(names))).rename_columns(names)
+    made = made.replace_schema_metadata(table.schema.metadata)  # It says of which file it is.
     top: list[tuple[Any, ...]] = []
     if parts.top_keys is not None:
         top = list(zip(*(values_of(column) for column in pa.table(parts.top_keys).columns)))

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from sheaf.data import block as blocks
-from sheaf.data import partition as rows_to
 from sheaf.data.errors import SchemaMismatchError
-from sheaf.data.exchange import Method
-from sheaf.data.partition import Borders
+from sheaf.data.exchanges import partition as rows_to
+from sheaf.data.exchanges.exchange import Method
+from sheaf.data.exchanges.partition import Borders
 from sheaf.data.schema import check_columns
 
 KINDS = {

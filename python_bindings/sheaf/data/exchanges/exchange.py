@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from sheaf.data import block as blocks
-from sheaf.data import partition as rows_to
+from sheaf.data.exchanges import partition as rows_to
+from sheaf.data.exchanges.partition import Borders, Pieces
 from sheaf.data.operators import Bundle, Work
-from sheaf.data.partition import Borders, Pieces
 from sheaf.data.schema import check_columns
 from sheaf.data.task_context import TaskContext
 from sheaf.data.user_code import ClassUdf

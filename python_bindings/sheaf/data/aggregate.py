@@ -238,6 +238,18 @@ class AggregateFn:
         return finish(table, keys, [self])
 
 
+def runs_code_of_user(aggregate: AggregateFn) -> bool:
+    """Whether an aggregate calls functions that are not of this module.
+
+    Args:
+        aggregate: of AggregateFn or a class derived from it.
+
+    Returns:
+        False: it is one of the classes made here.
+    """
+    return type(aggregate) is AggregateFn or type(aggregate).__module__ != __name__
+
+
 class AggregateFnV2(AggregateFn):
     """An aggregate as a class: derive from it and define aggregate_block, combine and, where
     results are not the states, finalize.

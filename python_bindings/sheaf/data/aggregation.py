@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from sheaf.data import block as blocks
 from sheaf.data import partition as rows_to
+from sheaf.data.aggregate import runs_code_of_user
 from sheaf.data.exchange import Method
 from sheaf.data.schema import check_columns
 
@@ -32,6 +33,9 @@ class Aggregate(Method):
     keys: tuple[str, ...] = ()
     aggregates: tuple[Any, ...] = ()
     keeps_rows: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_plain = not any(runs_code_of_user(one) for one in self.aggregates)
 
     def schema(self, schema: Any) -> Any:
         return None

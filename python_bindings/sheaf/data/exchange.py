@@ -215,7 +215,7 @@ class Sort(Method):
     def arrange(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
         if self._held:
             held, self._held = self._held, []
-            return [Work(tuple(held), (len(held),), True)]
+            return [Work(tuple(held), (len(held),), self.is_plain)]
         return super().arrange(given)
 
     def _choose(self, samples: Sequence[Any]) -> Any:

@@ -114,8 +114,10 @@ class Planner:
             function = before.run.function
             own = getattr(function, "after", function)
             own.transform = _chained(own.transform, node.transform)
-            if before.here and not node.is_plain:
+            if not node.is_plain:
                 before.here = False
+                if isinstance(function, ReduceFunction):  # Its works do not run here, either.
+                    function.method.is_plain = False
             before.name = f"{before.name}->{node.name}"
             before.alone = before.alone or node.alone
             before.rows_per_task = max(before.rows_per_task, self._rows(before, node))
@@ -251,6 +253,7 @@ class Planner:
             )
             before.name += "->Partition"
             before.alone = before.alone or method.alone
+            before.here = before.here and method.is_plain
             return feeder
         first = MapFunction(target_bytes=1 << 62, one_by_one=False)
         stage = Stage(PartitionFunction(first, method, self._block_bytes, side), TaskOptions())

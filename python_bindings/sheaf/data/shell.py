@@ -20,6 +20,7 @@ from sheaf.data import plan, tasks
 from sheaf.data.operators import Bundle, Operator
 from sheaf.data.planner import Planner
 from sheaf.data.progress import Progress
+from sheaf.data.resting import Resting
 from sheaf.data.stats import ExecutionStats
 from sheaf.data.task_context import TaskContext
 
@@ -65,6 +66,7 @@ class Execution:
         self._operators = operators
         self._running: dict[int, _Running] = {}
         self._actors: dict[int, tuple[Any, Any]] = {}  # Handle, and a reference ready with it.
+        self._resting = Resting()
         self._calls: dict[int, Any] = {}
         self._functions: dict[int, tuple[str, Any]] = {}
         self._numbers: dict[int, int] = {}
@@ -219,6 +221,7 @@ class Execution:
             stream = call.remote(*self._function(command.operator), *arguments)
         else:
             handle, _ = self._actors[command.actor]
+            self._resting.wake(command.actor)
             call = handle.run.options(
                 num_returns="streaming", _generator_backpressure_num_objects=2, name=operator.name
             )
@@ -247,6 +250,7 @@ class Execution:
 
     def _remove_actor(self, number: int) -> None:
         handle, _ = self._actors.pop(number, (None, None))
+        self._resting.forget(number)
         if handle is not None and sheaf.is_initialized():
             sheaf.kill(handle)
 
@@ -262,6 +266,11 @@ class Execution:
         for number in list(self._running):
             if number in self._running and self._look_at(number):
                 happened = True
+        if self._actors:
+            busy = {task.actor for task in self._running.values() if not task.has_ended}
+            self._resting.look(
+                {n: h for n, (h, ready) in self._actors.items() if ready is None and n not in busy}
+            )
         return happened
 
     def _actor_answered(self, number: int, ready: Any) -> None:
@@ -325,6 +334,7 @@ class Execution:
             for other in [n for n, t in self._running.items() if t.actor == task.actor]:
                 del self._running[other]
             handle, _ = self._actors.pop(task.actor)
+            self._resting.forget(task.actor)
             sheaf.kill(handle)  # One that cannot be reached now is not waited for.
             self._machine.actor_died(task.actor, error)
             return

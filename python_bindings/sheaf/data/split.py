@@ -46,6 +46,7 @@ class Coordinator:
         self._heard = [time.monotonic()] * count
         self._bundles: Any = None
         self._queues: list[deque[Bundle]] = []
+        self._gone: set[int] = set()  # Consumers that have left the epoch.
         self._left: list[Bundle] = []  # Of equal parts, what does not go round yet.
         self._done = False
         self._error: BaseException | None = None
@@ -77,6 +78,7 @@ class Coordinator:
         self._epoch = epoch
         self._queues = [deque() for _ in range(self._count)]
         self._left = []
+        self._gone = set()
         self._done, self._error = False, None
         self._bundles = self._dataset._bundles()
         self._turn.notify_all()
@@ -91,8 +93,8 @@ class Coordinator:
         with self._turn:
             self._heard[consumer] = time.monotonic()
             while True:
-                if epoch != self._epoch:
-                    return None  # The others have begun another.
+                if epoch != self._epoch or consumer in self._gone:
+                    return None  # The others have begun another, or it has left this one.
                 if self._queues[consumer]:
                     bundle = self._queues[consumer].popleft()
                     self._turn.notify_all()
@@ -116,9 +118,24 @@ class Coordinator:
                 finally:
                     self._turn.acquire()
                     self._pulling = False
-                if epoch == self._epoch:
+                if epoch == self._epoch and not self._done:
                     self._hand_out(found, error, consumer)
                 self._turn.notify_all()
+
+    def leave(self, consumer: int, epoch: int) -> None:
+        """The consumer takes no more of an epoch. Of equal parts its own is dropped, else others get
+        it; when all have left nothing more is made."""
+        with self._turn:
+            if epoch != self._epoch:
+                return
+            self._gone.add(consumer)
+            queue, self._queues[consumer] = self._queues[consumer], deque()
+            for bundle in queue:
+                self._give(consumer, bundle)
+            if len(self._gone) == self._count:
+                self._done = True
+                self._close()
+            self._turn.notify_all()
 
     def _others_are_full(self, consumer: int) -> bool:
         """Whether, of equal parts, another's waits to be taken; a silent one does not hold up."""
@@ -149,6 +166,11 @@ class Coordinator:
             self._share(bundle)
 
     def _give(self, consumer: int, bundle: Bundle) -> None:
+        if consumer in self._gone:
+            others = [other for other in range(self._count) if other not in self._gone]
+            if self._equal or not others:
+                return
+            consumer = min(others, key=lambda other: len(self._queues[other]))
         self._queues[consumer].append(bundle)
 
     def _share(self, bundle: Bundle) -> None:
@@ -210,7 +232,9 @@ class _Epoch:
         raise StopIteration
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Nothing more comes, and nothing more needs to be made."""
+        if not self._closed and self._epoch is not None and sheaf.is_initialized():
+            self._coordinator.leave.remote(self._number, self._epoch)
         self._closed = True
 
 

@@ -332,6 +332,10 @@ class MapWorker:
     def ready(self) -> None:
         """Returns when the constructor has run."""
 
+    def rest(self) -> Iterator[None]:
+        """Yields an item, which nobody takes before there is work: sheaf.data.resting."""
+        yield None
+
     def run(
         self, context: TaskContext, skip: int, cuts: Sequence[Any], payload: Any, *given: Any
     ) -> Iterator[Any]:

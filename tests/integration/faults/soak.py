@@ -9,8 +9,8 @@ FAULT_COUNT are passed on. The row `sim` runs the simulator (tests/sim) for SIM_
 set, from a random seed on, with 1 to 50 nodes; `sim_jobs` runs SIM_JOBS seeds, 100,000 unless set,
 of jobs that are submitted while everything fails, with 1 to 4 nodes; row 22 runs FAULT_COUNT seeds, 100 unless set, of
 its faults for each method. The row `monkey` runs random programs (tests/python/monkey.py) for
-MONKEY_SECONDS, 3600 unless set, two thirds of them on three nodes; `churn`, `interrupts`, `job_kills` and `tune_kills`
-are the programs of that name there. The row `scale` runs `sim --scale SIM_SCALE`, 1000 unless set,
+MONKEY_SECONDS, 3600 unless set, two thirds of them on three nodes; `churn`, `interrupts`, `job_kills`,
+`tune_kills` and `data_kills` are the programs of that name there. The row `scale` runs `sim --scale SIM_SCALE`, 1000 unless set,
 and writes docs/evidence/simulation.md; so does `looks`, of `sim --looks SIM_SCALE`.
 """
 
@@ -43,6 +43,7 @@ ROWS = sorted(
     "interrupts",
     "job_kills",
     "tune_kills",
+    "data_kills",
 ]
 FOLDER = pathlib.Path(__file__).resolve().parent
 SIM_BATCH = 10  # Seeds of one process.
@@ -55,6 +56,7 @@ PYTHON_ROWS = {
     "churn": (["--minutes=10"], r"^(\d+ rounds .*)$"),
     "job_kills": (["--kills=200"], r"^(\d+ kills .*)$"),
     "tune_kills": (["--kills=50"], r"^(\d+ kills, .*)$"),
+    "data_kills": (["--seeds=50"], r"^(\d+ runs exact: .*)$"),
     "interrupts": (["--tries=210"], r"^(\d+ tries, .*|to the prompt: .*)$"),
 }
 # What a row gives: the cells behind its name and day (seed, time, result, figures), and whether it

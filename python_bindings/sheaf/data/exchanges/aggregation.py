@@ -23,6 +23,11 @@ from sheaf.data.schema import check_columns
 _FEW_GROUPS = 10_000  # Fewer go to one reducer.
 
 
+def _runs_code_of_user(one: Any) -> bool:
+    kind = type(one)
+    return kind is aggregate.AggregateFn or not kind.__module__.startswith("sheaf.data.aggregates")
+
+
 @dataclasses.dataclass
 class Aggregate(Method):
     """Groups by keys, one row for each.
@@ -35,6 +40,9 @@ class Aggregate(Method):
     keys: tuple[str, ...] = ()
     aggregates: tuple[Any, ...] = ()
     keeps_rows: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_plain = not any(_runs_code_of_user(one) for one in self.aggregates)
 
     def schema(self, schema: Any) -> Any:
         return None

@@ -71,7 +71,7 @@ class Sort(Method):
     def arrange(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
         if self.held:
             held, self.held = self.held, []
-            return [Work(tuple(held), (len(held),), True)]
+            return [Work(tuple(held), (len(held),), self.is_plain)]
         return super().arrange(given)
 
     def _choose(self, samples: Sequence[Any]) -> Any:

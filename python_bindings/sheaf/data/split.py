@@ -123,8 +123,8 @@ class Coordinator:
                 self._turn.notify_all()
 
     def leave(self, consumer: int, epoch: int) -> None:
-        """The consumer takes no more of an epoch. Of equal parts its own is dropped, else others get
-        it; when all have left nothing more is made."""
+        """The consumer takes no more of an epoch. Its part goes to others, but where parts are
+        equal; when all have left nothing more is made."""
         with self._turn:
             if epoch != self._epoch:
                 return

@@ -161,12 +161,12 @@ class BeastServer final : public Server {
   // A peer that went without a word, such as a machine that sleeps, is given up: one that follows a
   // quiet log would be kept for ever.
   static void NoticeSilence(int socket) {
-    const int on = 1, idle_s = 30, between_s = 10;
-    const unsigned int silence_ms = 60'000;
+    const int on = 1, idle_s = 30, between_s = 10, probes = 3;
     setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
-    setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
+    // No TCP_USER_TIMEOUT: it would also end who lives and does not read for a minute, as `less` does.
+    setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
   }
 
   void Welcome(tcp::socket socket) {

@@ -41,15 +41,18 @@ class Node final : public FrameHandler {
     events.on_attached = [](ProcessId, const AttachInfo&) {};
     events.on_exited = [](ProcessId, const proto::Death&) {};
     events.on_segment = [](ProcessId, const AttachInfo&, bool) {};
-    events.on_socket_closed = [this](ProcessId process) { server_->Remove(process); };
+    events.on_socket_closed = [this](ProcessId process) {
+      mailbox_->Forget(process);
+      server_->Remove(process);
+    };
     events.on_tool_frame = [this](ProcessId process, Frame frame) {
       server_->ToolChannel(process)->Send(Lane::kControl, FrameKind::kStateAnswer,
                                           std::string(frame.body));
     };
     server_ = std::make_unique<AttachServer>(
         options, events, *event_loop_, loop_, *mailbox_, bells, numbers_,
-        [](std::string_view token) -> absl::StatusOr<WorkerClaim> {
-          if (token == "good") return WorkerClaim{{7, 1000}, 3};
+        [this](std::string_view token) -> absl::StatusOr<WorkerClaim> {
+          if (token == "good") return WorkerClaim{worker_, 3};
           return absl::NotFoundError("unknown");
         });
     SHEAF_CHECK(server_->Listen().ok(), "it listens");
@@ -69,6 +72,7 @@ class Node final : public FrameHandler {
   UniqueFd board_fd_, arena_fd_;
   Mapping board_;
   ProcessNumbers numbers_{7};
+  const ProcessId worker_ = numbers_.Take();  // As a raylet does, so that no other has its name.
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<EventLoop> event_loop_;
   ThreadExecutor loop_{"loop"};

@@ -65,7 +65,9 @@ void GcsHost::Crash() { current_->Crash(/*may_be_away=*/old_ == nullptr); }
 
 void GcsHost::TellLinks(GcsHead& head, bool up) {
   for (Node* node : nodes_) {
-    if (connections_[node].head == &head) node->OnGcsLink(up, up ? head.service().term() : 0);
+    if (connections_[node].head != &head) continue;
+    if (up) connections_[node].life = head.life();
+    node->OnGcsLink(up, up ? head.service().term() : 0);
   }
 }
 
@@ -202,14 +204,16 @@ void GcsHost::Transmit(GcsHead& head, Node& node, Message message) {
                         : world_.methods->OfFrameFromGcs(message.kind, message.body);
   Nanos* const last_at = &last_to_[message.peer];
   Carry(fate, last_at,
-        [this, &head, &node, number = connection.number, message = std::move(message)] {
-          DeliverToNode(head, node, number, message);
-        });
+        [this, &head, life = head.life(), &node, number = connection.number,
+         message = std::move(message)] { DeliverToNode(head, life, node, number, message); });
 }
 
-void GcsHost::DeliverToNode(GcsHead& head, Node& node, uint64_t number, const Message& message) {
+void GcsHost::DeliverToNode(GcsHead& head, uint64_t life, Node& node, uint64_t number,
+                            const Message& message) {
   if (!Hears(&node)) return;
   Connection& connection = connections_[&node];
+  // Its connection ended with the life that said it, before another one was made.
+  if (connection.head == &head && life < connection.life) return;
   if (connection.number != number) {  // It was not acknowledged: if they meet again it comes again.
     unsent_[{&head, &node}].push_back(message);
     return;

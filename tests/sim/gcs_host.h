@@ -66,6 +66,7 @@ class GcsHost {
     TermFence fence;          // As the links of the node have it.
     GcsHead* head = nullptr;  // Null: there is none, until a head is met.
     uint64_t number = 0;      // Of what was sent over an earlier one nothing arrives.
+    uint64_t life = 0;        // Of the head, when it served last: nothing arrives of earlier ones.
     bool is_local = false;    // The node is that of the head.
     uint64_t heard = 0;       // The last of the heads of which it has taken something.
     // What has not arrived at a head, or lies before it and is not read: sent again to the next.
@@ -75,7 +76,8 @@ class GcsHost {
   // Of `head`: a frame leaves it.
   void OnOut(GcsHead& head, ProcessId to, FrameKind kind, std::string body);
   void Transmit(GcsHead& head, Node& node, Message message);
-  void DeliverToNode(GcsHead& head, Node& node, uint64_t number, const Message& message);
+  void DeliverToNode(GcsHead& head, uint64_t life, Node& node, uint64_t number,
+                     const Message& message);
   void ToHead(Connection& connection, Message message);
   void Arrive(GcsHead& head, uint64_t life, Connection& connection, const Message& message);
   // The links of nodes that are connected to `head` are silent, or up again.

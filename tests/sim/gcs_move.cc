@@ -84,6 +84,7 @@ void GcsHost::ShakeHands(GcsHead& dialling, GcsHead& accepting) {
 void GcsHost::Establish(GcsHead& head, Node& node, Connection& connection) {
   const bool first = connection.number++ == 0;
   connection.head = &head;
+  connection.life = head.life();
   if (!first) {
     node.OnGcsLink(false, 0);
     node.OnGcsLink(true, head.fence().term().term);

@@ -161,6 +161,7 @@ class Load:
 class Cluster:
     def __init__(self, directory):
         common = ["--num-cpus=2", "--object-store-memory=64MiB"]
+        self.directory = directory
         self.sessions = []
         self.beyond = None
         try:
@@ -169,15 +170,22 @@ class Cluster:
                 *common,
             )
             self.sessions.append(head["session"])
-            for i in (2, 3):
-                joins = [f"--address={head['address']}", f"--token-file={directory}/1/token"]
-                started = sheaf_json("start", *joins, f"--dir={directory}/{i}", *common)
-                self.sessions.append(started["session"])
+            self.joins = [f"--address={head['address']}", f"--token-file={directory}/1/token"]
+            self.grow(3, *common)
         except BaseException:
             self.stop()
             raise
         self.url = head["dashboard_url"]
         self.token_file = f"{directory}/1/token"
+
+    def grow(self, nodes, *flags):
+        """Starts nodes until there are so many."""
+        while len(self.sessions) < nodes:
+            place = f"--dir={self.directory}/{len(self.sessions) + 1}"
+            self.sessions.append(sheaf_json("start", *self.joins, place, *flags)["session"])
+
+    def stop_one(self):
+        subprocess.run([_program(), "stop", "--address", self.sessions.pop()], timeout=60)
 
     def serve_beyond(self):
         """The URL and the token of a dashboard that others may reach."""
@@ -229,6 +237,8 @@ def does(cluster, load):
         "kill_dashboard": kill_dashboard,
         "hostile": lambda: HOSTILE,
         "serve_beyond": cluster.serve_beyond,
+        "grow": lambda nodes: cluster.grow(nodes, "--num-cpus=1", "--object-store-memory=16MiB"),
+        "stop_one": cluster.stop_one,
     }
 
 

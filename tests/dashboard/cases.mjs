@@ -349,6 +349,29 @@ test("the heap stays as it is", async () => {
   await page.context().close();
 });
 
+test("fifty nodes are a map, in which one finds each", async () => {
+  await ask("grow", 50);
+  const page = await open("nodes");
+  await settled(page);
+  const squares = page.locator(".heat a");
+  await until("each node is a square", async () => (await squares.count()) === 50);
+  await picture(page, "nodes-map");
+  assert.deepEqual(await violations(page), []);
+  assert.deepEqual(await tooWide(page), []);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await picture(page, "nodes-map-dark");
+  assert.deepEqual(await violations(page), []);
+  await page.emulateMedia({ colorScheme: "light" });
+  await ask("stop_one");
+  await ask("grow", 51);
+  await until("one has left, and two have come", async () => (await squares.count()) === 51);
+  await until("who lends a CPU is darker", async () => (await page.locator(".heat a:not(.heat-0)").count()) > 0);
+  await squares.nth(7).click();
+  await page.getByRole("heading", { level: 1, name: "Node 8", exact: true }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
 let failed = 0;
 for (const [name, run] of cases) {
   if (told.cases.length > 0 && !told.cases.some((word) => name.includes(word))) continue;

@@ -88,13 +88,13 @@ export function Nodes() {
   );
 }
 
-/** A square a node, as dark as its processors are lent. */
+/** A square a node, in the order of their numbers, as dark as its processors are lent. */
 function HeatMap(props: { nodes: DigestNode[]; late: number[] }) {
   const late = new Set(props.late);
   return (
     <Card title={`${count(props.nodes.length)} nodes`} note="darker: more of their CPUs are lent; outlined: no word of late">
       <div class="heat">
-        {props.nodes.map((node) => {
+        {[...props.nodes].sort((a, b) => a.node - b.node).map((node) => {
           const share = used(node.resources["CPU"]);
           return (
             <Link

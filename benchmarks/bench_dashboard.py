@@ -7,6 +7,7 @@
 nodes and a million calls that wait, ten viewers with a stream of events each, and all lists.
 `server`: the server of a real node that makes as many calls as it can, with one viewer and ten.
 `page`: when Chromium shows something, of a node at rest and of one where a million calls wait.
+`scroll`: how smoothly the task stream moves while sixteen workers answer 100,000 calls a second.
 Each figure stands beside what was wanted of it.
 """
 
@@ -242,7 +243,7 @@ class Node:
         self.driver = None
 
     def drive(self, *words):
-        """Runs calls() or queue() below; returns when it has said that it does."""
+        """Runs calls(), lanes() or queue() below; returns when it has said that it does."""
         self.driver = subprocess.Popen(
             [sys.executable, __file__, "--drive", self.session, *words],
             stdin=subprocess.PIPE,
@@ -293,6 +294,32 @@ def calls():
     while not ended.is_set():
         sheaf.get([actor.nothing.remote() for _ in range(1000)])
         count += 1000
+    print(count / (time.perf_counter() - begin), flush=True)
+    sheaf.shutdown()
+
+
+def lanes():
+    """Of a driver: 100,000 calls a second, if the machine can, of sixteen actors, until its input
+    ends. Prints the rate."""
+    import sheaf
+
+    class Actor:
+        def nothing(self):
+            return None
+
+    sheaf.init(address=sys.argv[2])
+    actors = [sheaf.remote(num_cpus=0)(Actor).remote() for _ in range(16)]
+    sheaf.get([actor.nothing.remote() for actor in actors])
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(1), ended.set()), daemon=True).start()
+    print("ready", flush=True)
+    count, begin = 0, time.perf_counter()
+    while not ended.is_set():
+        sheaf.get([actor.nothing.remote() for actor in actors for _ in range(64)])
+        count += 1024
+        ahead = count / 100_000 - (time.perf_counter() - begin)
+        if ahead > 0:
+            time.sleep(ahead)
     print(count / (time.perf_counter() - begin), flush=True)
     sheaf.shutdown()
 
@@ -372,7 +399,30 @@ def page(rows, options):
             node.stop()
 
 
-PARTS = {"load": load, "server": server, "page": page}
+def scroll(rows, options):
+    """The task stream of sixteen lanes."""
+    with tempfile.TemporaryDirectory(prefix="sheaf-bench-") as folder:
+        node = Node(folder)
+        try:
+            node.drive("lanes")
+            done = subprocess.run(
+                ["node", ROOT / "tests/dashboard/frames.mjs", BUILD / "web/node_modules"]
+                + [node.said["dashboard_url"], str(options.seconds)],
+                capture_output=True,
+                text=True,
+                timeout=options.seconds + 2 * WAIT_S,
+            )
+            assert done.returncode == 0, done.stderr
+            found = json.loads(done.stdout)
+            rate = float(node.rest())
+            print(f"{rate:,.0f} calls/s, at most {found['longest_ms']:.0f} ms", file=sys.stderr)
+            rows.add("stream: work of the page a frame", found["script_ms"], 1000 / 60, "ms")
+            rows.add("stream: between two frames", 1000 / found["frames_per_s"], 1000 / 60, "ms")
+        finally:
+            node.stop()
+
+
+PARTS = {"load": load, "server": server, "page": page, "scroll": scroll}
 
 
 def main():
@@ -394,6 +444,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--drive"]:
-        calls() if sys.argv[3] == "calls" else queue(int(sys.argv[4]))
+        drive = {"calls": calls, "lanes": lanes, "queue": queue}[sys.argv[3]]
+        drive(*map(int, sys.argv[4:]))
     else:
         main()

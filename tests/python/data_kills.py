@@ -97,6 +97,19 @@ def mapped(drawn, _):
     return rows().map_batches(halves(drawn))
 
 
+def small(drawn, _):
+    """Blocks so small that many go together, and take another time in each try."""
+
+    def hurry(batch):
+        first = int(batch["id"][0])
+        time.sleep(random.Random(first ^ os.getpid()).choice((0, 0.003, 0.02)))
+        if drawn.row in batch["id"]:
+            drawn.death.come()
+        return batch
+
+    return data.range(ROWS, override_num_blocks=400).map_batches(hurry)
+
+
 def partitioned(drawn, _):
     """It dies where partial results are made, merged, or finished, by drawn.place."""
 
@@ -188,6 +201,7 @@ def pooled(drawn, _):
 
 STAGES = {
     "map": mapped,
+    "small": small,
     "partition": partitioned,
     "reduce": reduced,
     "sort": sorted_then_mapped,

@@ -17,6 +17,7 @@ __all__ = [
     "DataError",
     "FileFormatError",
     "MissingPackageError",
+    "NotRepeatableError",
     "SchemaMismatchError",
     "UserCodeError",
     "WriteError",
@@ -112,6 +113,23 @@ class MissingPackageError(DataError, ImportError):
 
     def __reduce__(self) -> Any:
         return type(self), (self.what, self.package)
+
+
+class NotRepeatableError(DataError):
+    """A task ran again, since its worker died, and made other blocks than before, so that rows
+    would be lost. `operator` names the operator, `taken` how many blocks of the first try had been
+    used."""
+
+    def __init__(self, operator: str, taken: int):
+        self.operator, self.taken = operator, taken
+        super().__init__(operator, taken)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operator}: a task ran again, as its worker had died, and made other blocks "
+            f"than before, of which {self.taken} had been used: a function must give the same rows "
+            "for the same rows (seed what is random), or set max_retries=0"
+        )
 
 
 class WriteError(DataError, OSError):

@@ -17,6 +17,7 @@ from sheaf import cloudpickle, exceptions
 from sheaf.data import context as settings
 from sheaf.data import executor as machine
 from sheaf.data import plan, tasks
+from sheaf.data.errors import NotRepeatableError
 from sheaf.data.operators import Bundle, Operator
 from sheaf.data.planner import Planner
 from sheaf.data.progress import Progress
@@ -26,6 +27,7 @@ from sheaf.data.task_context import TaskContext
 
 _INLINE_BYTES = 32 << 10  # A function of an operator that is larger goes through the store.
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0005, 0.005
+_TOGETHER_S, _TOGETHER_UNKNOWN, _MOST_TOGETHER = 0.05, 8, 256  # Small blocks in a message.
 _GRACE_S = 0.5  # Between asking tasks to end and ending their workers.
 _GONE = (exceptions.ActorDiedError, exceptions.ActorUnavailableError, exceptions.NodeDiedError)
 
@@ -39,6 +41,7 @@ class _Running:
     stream: Any
     ended: Any  # A reference that is ready when the task has ended.
     began: float
+    taken: int  # Outputs that were used, of this try and of those before it.
     headers: list[tasks.Header] = dataclasses.field(
         default_factory=list
     )  # Of blocks that come next.
@@ -210,6 +213,7 @@ class Execution:
         arguments = (
             self._task_context(command),
             command.skip,
+            self._together(command.operator),
             _cuts(command),
             command.work.payload,
             *given,
@@ -227,8 +231,20 @@ class Execution:
             )
             stream = call.remote(*arguments)
         self._running[command.task] = _Running(
-            command.operator, command.actor, stream, stream.completed(), time.perf_counter()
+            command.operator,
+            command.actor,
+            stream,
+            stream.completed(),
+            time.perf_counter(),
+            command.skip,
         )
+
+    def _together(self, operator: int) -> int:
+        """How many small blocks of an operator go in one message: as many as it makes in 50 ms."""
+        pace = self.stats.wall_s_of_output(operator)
+        if pace is None:
+            return _TOGETHER_UNKNOWN
+        return max(1, min(_MOST_TOGETHER, int(_TOGETHER_S / max(pace, 1e-6))))
 
     def _function(self, index: int) -> tuple[str, Any]:
         """The name of an operator's function in workers, and itself, pickled."""
@@ -294,6 +310,9 @@ class Execution:
                     if not task.stream.next_ready():
                         return happened
                     task.headers = sheaf.get(next(task.stream))
+                    if not isinstance(task.headers, list) or task.headers[0].number > task.taken:
+                        self._failed(number, self._not_repeated(task))
+                        return True
                     task.headers.reverse()
                 except StopIteration:
                     self._ended(number)
@@ -311,11 +330,17 @@ class Execution:
             except StopIteration:  # Its worker died between the two, and was not tried again.
                 self._failed(number, exceptions.WorkerCrashedError())
                 return True
-            self._output(task.operator, number, header, block)
             happened = True
+            if header.number < task.taken:
+                continue  # Its task was tried again, and has made it once more.
+            task.taken += 1
+            self._output(task.operator, number, header, block)
             self._carry_out()
             if number not in self._running:
                 return True
+
+    def _not_repeated(self, task: _Running) -> NotRepeatableError:
+        return NotRepeatableError(self._operators[task.operator].name, task.taken)
 
     def _output(self, operator: int, task: int, header: tasks.Header, block: Any) -> None:
         self.stats.output(operator, header)

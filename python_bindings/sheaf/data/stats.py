@@ -7,6 +7,8 @@ import dataclasses
 import time
 from typing import Any
 
+_LATE = 32  # Blocks from which the pace of an operator is told.
+
 
 @dataclasses.dataclass
 class OperatorStats:
@@ -94,6 +96,11 @@ class ExecutionStats:
         found.cpu_s.append(header.cpu_s)
         found.rows.append(header.num_rows)
         found.sizes.append(header.size_bytes)
+
+    def wall_s_of_output(self, operator: int) -> float | None:
+        """How long the operator makes a block, of late; None: it has made none yet."""
+        latest = self.operators[operator].wall_s[-_LATE:]
+        return sum(latest) / len(latest) if latest else None
 
     def task_ended(self, operator: int, seconds: float) -> None:
         """A task has ended after so many seconds."""

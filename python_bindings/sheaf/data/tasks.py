@@ -23,7 +23,7 @@ from sheaf.data.user_code import ClassUdf
 Function = Callable[[Sequence[Any], Any], Iterator[tuple[Any, Any]]]
 
 _INLINE_BYTES = 16 << 10  # A block below this goes in its header.
-_TOGETHER_BYTES, _TOGETHER_S = 256 << 10, 0.05  # How many small blocks go in one message.
+_TOGETHER_BYTES = 256 << 10  # Of small blocks in one message.
 _FUNCTIONS_KEPT = 32  # Of operators, in one worker.
 
 
@@ -37,6 +37,7 @@ class Header:
         extra: what the function says of it.
         table: the block, where it is small.
         input_files: that it was read from.
+        number: of the block among the outputs of its task.
     """
 
     num_rows: int
@@ -47,6 +48,7 @@ class Header:
     extra: Any = None
     table: Any = None
     input_files: tuple[str, ...] = ()
+    number: int = 0
 
 
 @dataclasses.dataclass
@@ -276,18 +278,22 @@ def run_task(
     pickled: bytes,
     context: TaskContext,
     skip: int,
+    together: int,
     cuts: Sequence[Any],
     payload: Any,
     *given: Any,
 ) -> Iterator[Any]:
     """The body of a task: a list of headers, then the block of the last of them unless the header
-    has it, and so on.
+    has it, and so on. Which outputs go together must not depend on time: when its worker dies, or a
+    block is lost, the task runs again, and of what it yields then the first items are left out, as
+    many as had been yielded before.
 
     Args:
         key: of the operator's function in this process.
         pickled: that function.
         context: which task this is.
         skip: how many outputs were taken from an earlier try.
+        together: how many small blocks go in one message, at most; the first messages have fewer.
         cuts: (start, stop) for each block; None: all of it.
         payload: the work's.
         *given: the blocks.
@@ -297,21 +303,23 @@ def run_task(
     """
     function = function_of(key, pickled)
     small: list[Header] = []
-    size, since = 0, time.monotonic()
+    size, most = 0, 1
     for number, header in enumerate(run(function, context, cuts, payload, given)):
         if number < skip:
             continue
+        header.number = number
         small.append(header)
         size += header.size_bytes
         if header.size_bytes > _INLINE_BYTES:  # Its place is said in front of it.
             block = stored(header)
             yield small
             yield block
-        elif size > _TOGETHER_BYTES or time.monotonic() - since > _TOGETHER_S:
+        elif size > _TOGETHER_BYTES or len(small) >= most:
             yield small
+            most = min(2 * most, together)
         else:
             continue
-        small, size, since = [], 0, time.monotonic()
+        small, size = [], 0
     if small:
         yield small
 
@@ -337,14 +345,21 @@ class MapWorker:
         yield None
 
     def run(
-        self, context: TaskContext, skip: int, cuts: Sequence[Any], payload: Any, *given: Any
+        self,
+        context: TaskContext,
+        skip: int,
+        together: int,
+        cuts: Sequence[Any],
+        payload: Any,
+        *given: Any,
     ) -> Iterator[Any]:
         """A task.
 
         Args:
-            context, skip, cuts, payload, *given: as of run_task.
+            context, skip, together, cuts, payload, *given: as of run_task.
 
         Yields:
             Lists of headers, and tables.
         """
-        yield from run_task(self._key, self._pickled, context, skip, cuts, payload, *given)
+        key, pickled = self._key, self._pickled
+        yield from run_task(key, pickled, context, skip, together, cuts, payload, *given)

@@ -320,9 +320,10 @@ def at_any_time(kind, seed, folder):
 # Nodes.
 
 
-def shuffled_on_nodes(folder, spilling):
-    """48 maps and 40 groups; with `spilling` more than the stores of the nodes hold."""
-    wide = 12 if spilling else 1
+def shuffled_on_nodes(folder, how):
+    """48 maps and 40 groups ("spilling": more than the stores of the nodes hold), or 40 partitions
+    in random order, for which there is no seed."""
+    wide = 12 if how == "spilling" else 1
     source = data.range(ROWS, override_num_blocks=4 * BLOCKS).map_batches(columns)
 
     def widen(batch):
@@ -331,18 +332,25 @@ def shuffled_on_nodes(folder, spilling):
         time.sleep(0.05)
         return {**batch, **{f"w{n}": batch["id"] * n for n in range(8 * wide)}}
 
-    def group(batch):
+    def counted(batch):
         with open(f"{folder}/calls", "a") as file:
             file.write(".")
         time.sleep(0.02)
+        return batch
+
+    def group(batch):
+        batch = counted(batch)
         return {"id": batch["id"], "rank": np.argsort(batch["id"]), "w": batch["w7"]}
 
-    return source.map_batches(widen).groupby("key").map_groups(group)
+    wider = source.map_batches(widen)
+    if how == "random":
+        return wider.random_shuffle(num_blocks=KEYS).map_batches(counted)
+    return wider.groupby("key").map_groups(group)
 
 
-def node_lost(cluster, seed, folder, part, spilling=False):
+def node_lost(cluster, seed, folder, part, how="groups"):
     """One of three nodes goes when `part` of the calls of a shuffle have begun."""
-    kind = f"node {spilling}"
+    kind = f"node {how}"
     calls = folder / "calls"
     over = threading.Event()
 
@@ -356,13 +364,13 @@ def node_lost(cluster, seed, folder, part, spilling=False):
 
     def make():
         killer.start()
-        return shuffled_on_nodes(folder, spilling)
+        return shuffled_on_nodes(folder, how)
 
     other = folder / "undisturbed"
     other.mkdir()
     try:
         return compare(
-            kind, make, lambda: shuffled_on_nodes(other, spilling), f"seed {seed}: at {part:.0%}"
+            kind, make, lambda: shuffled_on_nodes(other, how), f"seed {seed}: at {part:.0%}"
         )
     finally:
         over.set()
@@ -398,11 +406,11 @@ def main():
     sheaf.shutdown()
     with joined_cluster(HEAD, SIDE, SIDE) as cluster:
         for part in (0.1, 0.5, 0.9):
-            for spilling in (False, True):
+            for how in ("groups", "spilling", "random"):
                 run(
-                    f"node{part:.0%}" + "-spilling" * spilling,
-                    lambda seed, folder, part=part, spilling=spilling: node_lost(
-                        cluster, seed, folder, part, spilling
+                    f"node{part:.0%}-{how}",
+                    lambda seed, folder, part=part, how=how: node_lost(
+                        cluster, seed, folder, part, how
                     ),
                 )
     print(f"{sum(int(f.split()[1]) for f in figures)} runs exact: {', '.join(figures)}")

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import sheaf
 from sheaf.data import block as blocks
 from sheaf.data import plan, transforms
+from sheaf.data.background import InBackground
 from sheaf.data.context import DataContext
 from sheaf.data.iterator import DataIterator, table_of
 from sheaf.data.methods.arguments import suggesting
@@ -25,7 +26,7 @@ from sheaf.data.not_built import METHODS, function
 from sheaf.data.operators import Bundle
 from sheaf.data.optimize import optimized
 from sheaf.data.schema import Schema, unify_schemas
-from sheaf.data.shell import Execution, InBackground
+from sheaf.data.shell import Execution
 from sheaf.data.splits import Splits
 from sheaf.data.writes import Writes
 

@@ -19,6 +19,7 @@ class Bundle:
         start, stop: rows; of a read task 0 and its rows if known.
         size_bytes: of these rows.
         metadata: what travels beside the block.
+        sources: objects without which the block could not be made again.
     """
 
     block: Any
@@ -26,6 +27,7 @@ class Bundle:
     stop: int
     size_bytes: int
     metadata: Any = None
+    sources: Any = None
 
     @property
     def num_rows(self) -> int:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
+
+import pyarrow as pa
 
 import sheaf
 from sheaf import cloudpickle, exceptions
@@ -25,7 +26,7 @@ from sheaf.data.resting import Resting
 from sheaf.data.stats import ExecutionStats
 from sheaf.data.task_context import TaskContext
 
-_INLINE_BYTES = 32 << 10  # A function of an operator that is larger goes through the store.
+_INLINE_BYTES = 32 << 10  # A function or a block that is larger goes through the store.
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0005, 0.005
 _TOGETHER_S, _TOGETHER_UNKNOWN, _MOST_TOGETHER = 0.05, 8, 256  # Small blocks in a message.
 _GRACE_S = 0.5  # Between asking tasks to end and ending their workers.
@@ -71,6 +72,8 @@ class Execution:
         self._actors: dict[int, tuple[Any, Any]] = {}  # Handle, and a reference ready with it.
         self._resting = Resting()
         self._calls: dict[int, Any] = {}
+        self._stored: dict[int, tuple[Any, Any]] = {}  # By id(table): it, and a reference to it.
+        self._sources: list[Any] = []  # Those references.
         self._functions: dict[int, tuple[str, Any]] = {}
         self._numbers: dict[int, int] = {}
         self._word = uuid.uuid4().hex[:12]
@@ -182,7 +185,7 @@ class Execution:
 
     def _task_context(self, command: machine.Submit) -> TaskContext:
         name = self._operators[command.operator].name
-        return TaskContext(command.sequence, name, {"write_uuid": self._word})
+        return TaskContext(command.sequence, name, {"write_uuid": self._word}, int(self._word, 16))
 
     def _run_here(self, command: machine.Submit) -> None:
         operator = self._operators[command.operator]
@@ -209,7 +212,7 @@ class Execution:
 
     def _submit(self, command: machine.Submit) -> None:
         operator = self._operators[command.operator]
-        given = [bundle.block for bundle in command.work.bundles]
+        given = [self._for_task(bundle.block) for bundle in command.work.bundles]
         arguments = (
             self._task_context(command),
             command.skip,
@@ -245,6 +248,17 @@ class Execution:
         if pace is None:
             return _TOGETHER_UNKNOWN
         return max(1, min(_MOST_TOGETHER, int(_TOGETHER_S / max(pace, 1e-6))))
+
+    def _for_task(self, block: Any) -> Any:
+        """A block as an argument. A table that was made here is stored, and lives as long as what
+        is made of it does: as an argument by value it would be gone when it is wanted again."""
+        if not isinstance(block, pa.Table) or block.nbytes <= _INLINE_BYTES:
+            return block
+        found = self._stored.get(id(block))
+        if found is None:
+            found = self._stored[id(block)] = (block, sheaf.put(block))
+            self._sources.append(found[1])
+        return found[1]
 
     def _function(self, index: int) -> tuple[str, Any]:
         """The name of an operator's function in workers, and itself, pickled."""
@@ -344,7 +358,8 @@ class Execution:
 
     def _output(self, operator: int, task: int, header: tasks.Header, block: Any) -> None:
         self.stats.output(operator, header)
-        bundle = Bundle(block, 0, header.num_rows, header.size_bytes, header)
+        sources = self._sources or None
+        bundle = Bundle(block, 0, header.num_rows, header.size_bytes, header, sources)
         self._machine.output_came(task, bundle)
 
     def _ended(self, number: int) -> None:
@@ -426,68 +441,3 @@ def _cuts(command: machine.Submit) -> list[Any]:
 
 def _value(block: Any) -> Any:
     return sheaf.get(block) if isinstance(block, sheaf.ObjectRef) else block
-
-
-class InBackground:
-    """An execution that a thread drives while its consumer does other things.
-
-    Args:
-        execution: it; nobody else touches it from now on.
-    """
-
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
-        self._lock = threading.Lock()
-        self._turn = threading.Condition(self._lock)
-        self._ready: list[Bundle] = []
-        self._error: BaseException | None = None
-        self._finished = self._stopped = False
-        self._wants = 1
-        self._thread = threading.Thread(target=self._drive, name="sheaf-data", daemon=True)
-        self._thread.start()
-
-    def _drive(self) -> None:
-        try:
-            while not self._stopped:
-                with self._turn:
-                    if self._execution.is_finished():
-                        break
-                    if self._execution.has_output() and len(self._ready) < self._wants:
-                        self._ready.append(next(self._execution))
-                        self._turn.notify_all()
-                        continue
-                    if self._execution.has_output():
-                        self._turn.wait(_LONGEST_WAIT_S)
-                self._execution.advance()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._execution.close()
-            with self._turn:
-                self._finished = True
-                self._turn.notify_all()
-
-    def __iter__(self) -> Iterator[Bundle]:
-        return self
-
-    def __next__(self) -> Bundle:
-        with self._turn:
-            while not self._ready and not self._finished and not self._stopped:
-                self._turn.wait(1.0)
-            if self._stopped:
-                raise StopIteration
-            if self._ready:
-                bundle = self._ready.pop(0)
-                self._turn.notify_all()
-                return bundle
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        raise StopIteration
-
-    def close(self) -> None:
-        """Ends the execution and its thread. May be called again."""
-        self._stopped = True
-        with self._turn:
-            self._turn.notify_all()
-        self._thread.join(2.0)

@@ -246,11 +246,9 @@ class Shuffle(Method):
         order = np.random.default_rng(self._seed(1)).permutation(table.num_rows)
         yield rows_to.take(table, order)
 
-    def _seed(self, *more: int) -> list[int] | None:
-        if self.seed is None:
-            return None
+    def _seed(self, *more: int) -> list[int]:
         run = [self.run] if self.reseeds else []
-        return [self.seed, TaskContext.current().task_idx, *more, *run]
+        return TaskContext.current().random_seed(self.seed, *more, *run)
 
 
 @dataclasses.dataclass

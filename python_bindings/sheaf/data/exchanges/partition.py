@@ -172,7 +172,7 @@ def by_bounds(table: Any, keys: Sequence[tuple[str, bool]], bounds: Any) -> tupl
         raise _no_order(table, names) from error
 
 
-def at_random(table: Any, count: int, seed: Sequence[int] | None) -> tuple[Any, Borders]:
+def at_random(table: Any, count: int, seed: Sequence[int]) -> tuple[Any, Borders]:
     """Any partition for each row; the same for the same seed."""
     if count == 1 or not table.num_columns:
         return whole(table, count)

@@ -31,10 +31,12 @@ class _OfRows(Expr):
         seen[self._key] = first + table.num_rows
         if self._kind == "monotonically_increasing_id":
             return pa.array((context.task_idx << 33) + first + np.arange(table.num_rows))
+        own = [] if self._seed is not None else [int(self._key[:8], 16)]  # Of two columns, each.
+        numbers = np.random.default_rng(context.random_seed(self._seed, first, *own))
         if self._kind == "uuid":
-            return pa.array([str(names.uuid4()) for _ in range(table.num_rows)], pa.string())
-        seed = None if self._seed is None else [self._seed, context.task_idx, first]
-        return pa.array(np.random.default_rng(seed).random(table.num_rows))
+            words = (numbers.bytes(16) for _ in range(table.num_rows))
+            return pa.array([str(names.UUID(bytes=word, version=4)) for word in words], pa.string())
+        return pa.array(numbers.random(table.num_rows))
 
     def __repr__(self) -> str:
         return f"{self._kind}()"

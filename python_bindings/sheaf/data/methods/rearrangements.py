@@ -267,7 +267,6 @@ def _sample(fraction: float, seed: int | None, tables: Any) -> Any:
 
     from sheaf.data.task_context import TaskContext
 
-    start = None if seed is None else [seed, TaskContext.current().task_idx]
-    random = np.random.default_rng(start)
+    random = np.random.default_rng(TaskContext.current().random_seed(seed))
     for table in tables:
         yield table.filter(pa.array(random.random(table.num_rows) < fraction))

@@ -60,8 +60,8 @@ class DataIterator(Frameworks):
     _skipped = 0  # Rows that the next epoch leaves out.
 
     def state_dict(self) -> dict[str, Any]:
-        """Where iter_batches, or what is made of it, stands: how many rows of the epoch have been
-        given out; 0 after its end. It goes into a checkpoint, and load_state_dict takes it.
+        """Where iter_rows, iter_batches, or what is made of them, stands: how many rows of the epoch
+        have been given out; 0 after its end. It goes into a checkpoint, and load_state_dict takes it.
 
         Returns:
             Plain values.
@@ -112,10 +112,15 @@ class DataIterator(Frameworks):
         """
 
         def rows() -> Iterator[dict[str, Any]]:
+            skipped, self._skipped = self._skipped, 0
+            self._given = skipped
             bundles = self._bundles()
             try:
-                for bundle in bundles:
-                    yield from blocks.table_to_rows(table_of(bundle))
+                for table in batching.behind(map(table_of, bundles), skipped):
+                    for row in blocks.table_to_rows(table):
+                        self._given += 1
+                        yield row
+                self._given = 0
             finally:
                 bundles.close()
 

@@ -65,6 +65,7 @@ class Coordinator:
                     break
                 if time.monotonic() > deadline:
                     late = [i for i in range(self._count) if self._arrived.get(i, -1) < epoch]
+                    self._arrived[consumer] = epoch - 1  # Who comes again wants this one still.
                     raise ConsumerLost(
                         f"streaming_split: consumers {late} of {self._count} did not begin epoch "
                         f"{epoch} within {self._silence_s:g} s: all are to be consumed at once"

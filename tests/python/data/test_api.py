@@ -2,6 +2,7 @@
 """Methods of datasets beyond the first ones: queries, caching, mixing, summaries, frames of other
 libraries, iterators that go on where they stood; and that each name of Ray Data is there."""
 
+import itertools
 import json
 import pathlib
 import sys
@@ -269,6 +270,14 @@ def test_an_iterator_goes_on_where_another_stood(rows, shuffle):
     assert seen + rest == whole
     assert second.state_dict()["rows"] == 0
     assert [batch["id"].tolist() for batch in batches(second)] == whole
+
+
+def test_rows_go_on_where_another_iterator_stood(rows):
+    first = rows.iterator()
+    seen = [row["id"] for row in itertools.islice(first.iter_rows(), 33)]
+    second = rows.iterator()
+    second.load_state_dict(first.state_dict())
+    assert seen + [row["id"] for row in second.iter_rows()] == list(range(100))
 
 
 def test_iterators_that_cannot_go_on(rows):

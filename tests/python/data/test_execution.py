@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -209,6 +210,16 @@ def test_a_consumer_that_does_not_come_is_named():
     one, _ = split.split_streaming(data.range(10), 2, True, silence_s=0.3)
     with pytest.raises(split.ConsumerLost, match=r"consumers \[1\] of 2 did not begin epoch 0"):
         list(one.iter_rows())
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_who_comes_again_gets_the_epoch_that_the_other_was_late_for(equal):
+    one, other = split.split_streaming(data.range(10), 2, equal, silence_s=0.3)
+    with pytest.raises(split.ConsumerLost):
+        list(one.iter_rows())
+    with futures.ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda part: [r["id"] for r in part.iter_rows()], (one, other)))
+    assert sorted(i for part in found for i in part) == list(range(10))
 
 
 def test_batches_of_an_iterator():

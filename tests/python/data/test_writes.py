@@ -112,6 +112,18 @@ def test_a_driver_that_dies_at_any_moment(tmp_path, monkeypatch, dead_pid, mode)
     assert changes > 10 and outcomes == {4, len(whole) + 1}
 
 
+def test_a_sink_that_writes_twice_adds_twice_and_leaves_nothing_when_it_fails(tmp_path):
+    sink = ParquetDatasink(str(tmp_path))
+    for n in (1, 2):
+        sink.on_write_start()
+        made = sink.write([pa.table({"n": [n]})], TaskContext(0))
+        sink.on_write_complete(WriteResult(0, 0, [made]))
+    sink.on_write_start()
+    sink.write([pa.table({"n": [3]})], TaskContext(0))
+    sink.on_write_failed(OSError("no"))
+    assert numbers(tmp_path) == [1, 2] and hidden(tmp_path) == []
+
+
 def test_what_others_have_left_is_named(tmp_path, caplog, monkeypatch):
     sink = ParquetDatasink(str(tmp_path))
     sink.on_write_start()  # Of this process, which lives.

@@ -59,7 +59,8 @@ class FileDatasink(Datasink):
         self.open_stream_args = dict(open_stream_args or {})
         self.filename_provider = filename_provider or FilenameProvider(dataset_uuid, file_format)
         self.mode = SaveMode(mode)
-        self.write_uuid = dataset_uuid or uuid.uuid4().hex
+        self._word = dataset_uuid
+        self.write_uuid = dataset_uuid or uuid.uuid4().hex  # Another of each write.
         self._attempt = ""  # Of a task: one that was given up may still write.
         self._completing = False
         self._folder = ""  # Where tasks write: the driver names it.
@@ -85,6 +86,8 @@ class FileDatasink(Datasink):
         Raises:
             ValueError: there are files, and the mode is SaveMode.ERROR.
         """
+        self.write_uuid = self._word or uuid.uuid4().hex
+        self._completing = False
         self._folder = folder_of(self.path, self.write_uuid)
         staging = self._staging
         if staging is not None:

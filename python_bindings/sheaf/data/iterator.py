@@ -60,8 +60,9 @@ class DataIterator(Frameworks):
     _skipped = 0  # Rows that the next epoch leaves out.
 
     def state_dict(self) -> dict[str, Any]:
-        """Where iter_rows, iter_batches, or what is made of them, stands: how many rows of the epoch
-        have been given out; 0 after its end. It goes into a checkpoint, and load_state_dict takes it.
+        """Where iter_rows, iter_batches, or what is made of them, stands: how many rows of the
+        epoch have been given out; 0 after its end. It goes into a checkpoint, and load_state_dict
+        takes it.
 
         Returns:
             Plain values.

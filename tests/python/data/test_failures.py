@@ -158,6 +158,29 @@ def test_all_that_a_consumer_left_is_gone_soon():
         wait_until(lambda: used_bytes() <= before + (8 << 20), f"{way}: bytes are left")
 
 
+def wide(batch):
+    return {**batch, "x": np.ones((len(batch["id"]), 1 << 12)), "k": batch["id"] % 5}
+
+
+EXCHANGES = {
+    "sort": lambda rows: rows.sort("id", descending=True),
+    "random_shuffle": lambda rows: rows.random_shuffle(),
+    "groupby": lambda rows: rows.groupby("k").map_groups(lambda group: group),
+    "repartition": lambda rows: rows.repartition(4, keys=["id"]),
+    "join": lambda rows: rows.join(rows.select_columns("id"), "inner", 4, on=("id",)),
+}
+
+
+def test_exchanges_leave_no_object_when_they_are_used_or_left():
+    rows = data.range(300, override_num_blocks=10).map_batches(wide)
+    left = len(state.list_objects())
+    for make in EXCHANGES.values():
+        assert len(make(rows).take_all()) == 300
+        make(rows).take(3)
+    gc.collect()
+    wait_until(lambda: len(state.list_objects()) <= left)
+
+
 def test_a_killed_driver_leaves_nothing(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(f"""

@@ -44,6 +44,11 @@ class Sort(Method):
             own.honoured, own.count = True, len(self.bounds) + 1
         return own
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the blocks, which are the executor's: a reference in a function that is pickled
+        would keep its block for ever."""
+        return {**self.__dict__, "held": []}
+
     # In the executor: samples first, then cuts, then reducers.
 
     def arrange_samples(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:

@@ -154,8 +154,7 @@ def test_all_that_a_consumer_left_is_gone_soon():
         del iterator, held
         wait_until(nothing_runs, f"{way}: something runs", seconds=10)
         gc.collect()
-        # Of some hundred MB that were on their way; a block or two may be viewed yet.
-        wait_until(lambda: used_bytes() <= before + (8 << 20), f"{way}: bytes are left")
+        wait_until(lambda: used_bytes() <= before, f"{way}: bytes are left")
 
 
 def wide(batch):

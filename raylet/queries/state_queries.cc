@@ -232,7 +232,11 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
     asked.answer.set_error(message.error());
   }
   budget.Append(message.mutable_objects(), asked.answer.mutable_objects());
-  budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
+  if (asked.message.what() == proto::StateQuery::ACTORS) {
+    AppendPids(message.mutable_workers(), asked);
+  } else {
+    budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
+  }
   AppendNewGroups(message.mutable_groups(), asked);
   AppendNewActors(message.mutable_actors(), asked);
   budget.Append(message.mutable_digests(), asked.answer.mutable_digests());
@@ -336,6 +340,8 @@ void StateQueries::FinishIfComplete(uint64_t number) {
                        : !deps_.processes.contains(query.asker))
     return;
   if (!for_another_node) rows_.FillWithoutGcs(query.asked);
+  if (!for_another_node && query.asked.message.what() == proto::StateQuery::ACTORS)
+    GivePids(query.asked.answer);
   AppendGroupsOfGcs(query.groups, query.asked);
   // Not before: the GCS may not know yet that one waits no more.
   if (query.asked.message.what() == proto::StateQuery::DEMAND && !for_another_node) {

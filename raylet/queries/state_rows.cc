@@ -54,6 +54,24 @@ proto::StoreRow ToRow(const StoreStats& stats) {
   return row;
 }
 
+// Of the actors here whose creators are on other nodes: no raylet but this one knows their pids.
+void AddPids(const StateRows::Sources& from, StateAsked& asked) {
+  google::protobuf::RepeatedPtrField<proto::WorkerRow> rows;
+  for (const Lease* lease : from.queue.Leases()) {
+    if (!lease->spec->actor || lease->demand.owner.node == from.options.node ||
+        !telemetry::MayHold("actor_id", lease->spec->actor_id.ToHex(), asked.message.filters()))
+      continue;
+    const auto worker = from.worker_of.find(lease->number);
+    if (worker == from.worker_of.end()) continue;
+    const auto process = from.processes.find(worker->second);
+    if (process == from.processes.end()) continue;
+    proto::WorkerRow& row = *rows.Add();
+    row.set_process(worker->second.packed());
+    row.set_os_pid(process->second.info.os_pid);
+  }
+  AppendPids(&rows, asked);
+}
+
 }  // namespace
 
 void StateRows::Fill(StateAsked& asked) const {
@@ -81,6 +99,7 @@ void StateRows::Fill(StateAsked& asked) const {
       return;
     case proto::StateQuery::ACTORS:
       FillDetachedActors(asked);
+      AddPids(from_, asked);
       return;
     case proto::StateQuery::WHY:
       FillWhy(asked);

@@ -3,6 +3,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import time
 
@@ -119,5 +120,7 @@ def test_actors_have_their_jobs_names_and_pids_wherever_they_run_and_say_why_the
     assert "is dead" in tool(cluster, "why", ids["left"])
 
 
-def test_a_file_that_cannot_be_written_is_no_missing_node(cluster, tmp_path):
+def test_a_file_or_a_port_that_is_not_to_be_had_is_no_missing_node(cluster, tmp_path):
     tool(cluster, "timeline", str(tmp_path / "no" / "trace.json"), code=1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        tool(cluster, "dashboard", f"--port={taken.getsockname()[1]}", code=1)

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What the submitter asks its raylet for.
 #include <algorithm>
+#include <bit>
 #include <utility>
 #include <vector>
 
@@ -40,9 +41,8 @@ void TaskSubmitter::UpdateDemand(LeaseKey& key) {
   size_t wanted = held;
   if (!key.queue.empty()) {
     const size_t needed = held + key.queue.size;
-    size_t step = 1;
-    while (step < needed) step *= 2;
-    wanted = needed <= key.wanted_sent ? key.wanted_sent : std::min<size_t>(step, kMostWanted);
+    wanted = key.wanted_sent;
+    if (wanted < needed) wanted = std::min(std::bit_ceil(needed), kMostWanted);
   } else if (key.wanted_sent <= held) {
     return;
   }

@@ -9,9 +9,18 @@
 
 namespace sheaf::cli {
 
+namespace {
+
+int ComplainOfFiles(const absl::Status& status) {
+  const int code = Complain(status);
+  return code == kNoNode ? kFailed : code;  // No node is asked.
+}
+
+}  // namespace
+
 int RunCertInit(const CertOptions& options) {
   if (absl::Status made = MakeCertificateSet(options.directory, options.hosts); !made.ok()) {
-    return Complain(made);
+    return ComplainOfFiles(made);
   }
   const std::string directory = Printable(options.directory);
   std::printf(
@@ -28,7 +37,7 @@ int RunCertInit(const CertOptions& options) {
 int RunCertNode(const CertOptions& options) {
   const absl::Status made =
       MakeNodeCertificate(options.authority, options.directory, options.hosts);
-  if (!made.ok()) return Complain(made);
+  if (!made.ok()) return ComplainOfFiles(made);
   const std::string directory = Printable(options.directory);
   std::printf(
       "Made a certificate for nodes in %s, good for ten years, by the authority in %s.\n"

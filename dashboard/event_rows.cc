@@ -1,16 +1,21 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/event_rows.h"
 
+#include <algorithm>
 #include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "base/text/json.h"
 #include "dashboard/state_rows.h"
 
@@ -76,6 +81,48 @@ std::string EventJson(const proto::EventRow& event) {
 
 namespace {
 
+constexpr size_t kEventIdDigits = 16;
+constexpr size_t kNodeIdDigits = 56;
+
+std::string Wrong(const std::string& name, const std::string& value, const std::string& wanted) {
+  return absl::StrCat(name, "=", value.substr(0, 80), ": want ", wanted);
+}
+
+// The name of an enumerator in capitals, as the GCS compares it. kInvalidArgument: there is none of
+// that name; the text has those that there are.
+absl::StatusOr<std::string> NameAmong(const std::string& name, const std::string& value, int last,
+                                      const std::string& (*name_of)(int)) {
+  const std::string upper = absl::AsciiStrToUpper(value);
+  std::vector<std::string> names;
+  for (int i = 0; i <= last; ++i) names.push_back(name_of(i));
+  if (std::find(names.begin(), names.end(), upper) != names.end()) return upper;
+  return absl::InvalidArgumentError(
+      Wrong(name, value, absl::StrCat("one of ", absl::StrJoin(names, ", "))));
+}
+
+// As the GCS compares it. kInvalidArgument: no event can have that value.
+absl::StatusOr<std::string> FilterValue(const std::string& name, const std::string& value) {
+  using Event = proto::EventRow;
+  if (name == "severity")
+    return NameAmong(name, value, Event::Severity_MAX, &Event::Severity_Name<int>);
+  if (name == "kind") return NameAmong(name, value, Event::Kind_MAX, &Event::Kind_Name<int>);
+  uint32_t number = 0;
+  if (name == "node") {
+    if (value.size() == kNodeIdDigits) {
+      SHEAF_ASSIGN_OR_RETURN(number, NodeOfId(value));
+    } else if (!absl::SimpleAtoi(value, &number)) {
+      return absl::InvalidArgumentError(Wrong(name, value, "the number of a node, or its node_id"));
+    }
+    return absl::StrCat(number);
+  }
+  if (name == "job") {
+    if (!absl::SimpleHexAtoi(value, &number))
+      return absl::InvalidArgumentError(Wrong(name, value, "hexadecimal digits"));
+    return absl::StrCat(number);
+  }
+  return value;
+}
+
 // kInvalidArgument: what is wrong with the request.
 absl::StatusOr<proto::StateQuery> QueryOf(const http::Request& request) {
   proto::StateQuery query;
@@ -87,32 +134,19 @@ absl::StatusOr<proto::StateQuery> QueryOf(const http::Request& request) {
     if (name == "limit") {
       if (!absl::SimpleAtoi(value, &limit) || limit == 0 || limit > kMaxLimit) {
         return absl::InvalidArgumentError(
-            absl::StrCat("limit=", value.substr(0, 80), ": want a number from 1 to ", kMaxLimit));
+            Wrong(name, value, absl::StrCat("a number from 1 to ", kMaxLimit)));
       }
       query.set_limit(limit);
     } else if (name == "after") {
-      if (!absl::SimpleHexAtoi(value, &after)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("after=", value.substr(0, 80), ": want the event_id of an event"));
-      }
+      // Fewer digits than an event_id has are a number of another kind, behind which all events are.
+      if (value.size() != kEventIdDigits || !absl::SimpleHexAtoi(value, &after))
+        return absl::InvalidArgumentError(Wrong(name, value, "the event_id of an event"));
       query.set_after(after);
     } else if (name == "severity" || name == "kind" || name == "node" || name == "job" ||
                name == "id") {
       proto::StateFilter& filter = *query.add_filters();
       filter.set_key(name);
-      filter.set_value(value);
-      if (name == "node") {
-        const absl::StatusOr<uint32_t> node = NodeOfId(value);
-        if (!node.ok()) return node.status();
-        filter.set_value(absl::StrCat(*node));
-      } else if (name == "job") {
-        uint32_t job = 0;
-        if (!absl::SimpleHexAtoi(value, &job)) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("job=", value.substr(0, 80), ": want hexadecimal digits"));
-        }
-        filter.set_value(absl::StrCat(job));
-      }
+      SHEAF_ASSIGN_OR_RETURN(*filter.mutable_value(), FilterValue(name, value));
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("there is no parameter ", name.substr(0, 80),

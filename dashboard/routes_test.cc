@@ -57,11 +57,12 @@ TEST_CASE("what has happened is listed as Ray does, and behind a cursor") {
   CHECK(row.at("event_id") == "0000000000001234");
   CHECK(row.at("custom_fields").at("kind") == "NODE_DIED");
   CHECK(row.as_object().size() == 6);
-  const auto page = fixture.Json("/api/sheaf/events?after=10&kind=NODE_DIED&node=2");
+  const auto page = fixture.Json("/api/sheaf/events?after=0000000000000010&kind=NODE_DIED&node=2");
   CHECK(page.at("events").at(0).at("event_id") == "0000000000001244");
   CHECK(page.at("last") == "0000000000001244");
   CHECK(page.at("matching") == 2);
-  for (const char* wrong : {"limit=0", "limit=x", "after=x", "colour=red", "node=x", "job=x"}) {
+  for (const char* wrong : {"limit=0", "limit=x", "after=x", "after=99999", "colour=red",
+                            "node=abc", "job=x", "severity=bogus", "kind=bogus"}) {
     INFO(wrong);
     CHECK(StatusOf(fixture.Ask(absl::StrCat("GET /api/sheaf/events?", wrong))) == 400);
   }

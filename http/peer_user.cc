@@ -88,6 +88,9 @@ std::optional<uint32_t> AskKernel(int family, const End& peer, const End& own, b
   }
   std::memcpy(&answer, buffer + NLMSG_HDRLEN, sizeof(answer));
   known = true;
+  // Of a connection that there is not the kernel names who listens at that address, perhaps another
+  // user than the one who had it.
+  if (answer.idiag_state == TCP_LISTEN) return std::nullopt;
   if (answer.idiag_inode == 0) return std::nullopt;  // Closed: the user is not its owner's.
   return answer.idiag_uid;
 }

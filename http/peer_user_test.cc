@@ -50,6 +50,21 @@ TEST_CASE("a connection within this process belongs to its user") {
   CHECK_FALSE(UserOfPeer(connection.own, connection.own).has_value());
 }
 
+TEST_CASE("who only listens at the address of a peer is not that peer") {
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage listens{}, own{};
+  auto& at = reinterpret_cast<sockaddr_in&>(listens);
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof(at);
+  REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&at), bytes) == 0);
+  REQUIRE(listen(listener.get(), 1) == 0);
+  REQUIRE(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
+  own = listens;
+  reinterpret_cast<sockaddr_in&>(own).sin_port = htons(1);
+  CHECK_FALSE(UserOfPeer(listens, own).has_value());
+}
+
 TEST_CASE("a peer that has closed its socket is nobody, and not root") {
   Connected connection;
   connection.client.Reset();

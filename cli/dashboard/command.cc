@@ -118,6 +118,12 @@ class CertificateWatch {
   std::vector<std::filesystem::file_time_type> last_ = first_;
 };
 
+// Of a file or a port that is not to be had: a node, if one is wanted, is there.
+int ComplainOfOther(const absl::Status& status) {
+  const int code = Complain(status);
+  return code == kNoNode ? kFailed : code;
+}
+
 }  // namespace
 
 absl::StatusOr<http::ServerOptions> ServerOptionsOf(const DashboardFlags& flags) {
@@ -184,7 +190,7 @@ absl::StatusOr<std::string> HttpToken(const std::string& given) {
 
 int RunToken(const std::string& file) {
   const absl::StatusOr<std::string> token = HttpToken(file);
-  if (!token.ok()) return Complain(token.status());
+  if (!token.ok()) return ComplainOfOther(token.status());
   if (token->empty()) {
     return Complain(absl::FailedPreconditionError(
         "there is no token here: sheaf start --head makes one; name another with --token-file"));
@@ -210,7 +216,7 @@ int RunDashboard(const DashboardFlags& flags) {
   if (!page.ok()) return Complain(page.status());
   const absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> dashboard =
       Start(flags, *node, *reinterpret_cast<metrics::Page*>(page->data()));
-  if (!dashboard.ok()) return Complain(dashboard.status());
+  if (!dashboard.ok()) return ComplainOfOther(dashboard.status());
   std::printf("Dashboard of %s: %s\n", node->session.c_str(), (*dashboard)->url().c_str());
   std::fflush(stdout);
   const auto idle_limit = static_cast<Nanos>(flags.idle_limit * kSecond);

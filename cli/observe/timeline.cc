@@ -22,7 +22,10 @@ int RunTimeline(const TimelineOptions& options) {
   FILE* const file = options.file.empty() ? stdout : std::fopen(options.file.c_str(), "wb");
   bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr) written = (file == stdout ? std::fflush : std::fclose)(file) == 0 && written;
-  if (!written) return Complain(absl::ErrnoToStatus(errno, options.file));
+  if (!written) {
+    Complain(absl::ErrnoToStatus(errno, options.file));
+    return kFailed;
+  }
   if (trace->lost != 0) {
     std::fprintf(stderr, "sheaf: %llu calls came and went before a node looked\n",
                  static_cast<unsigned long long>(trace->lost));

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "base/utf8.h"
 
 namespace sheaf::dashboard {
 namespace {
@@ -25,8 +26,16 @@ struct Box {
 };
 
 std::string Escaped(std::string_view text) {
-  return absl::StrReplaceAll(absl::Utf8SafeCHexEscape(absl::string_view(text.data(), text.size())),
+  return absl::StrReplaceAll(absl::Utf8SafeCHexEscape(ValidUtf8(text)),
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
+}
+
+// So many characters of `text`, however many bytes each has.
+std::string_view Beginning(std::string_view text, size_t characters) {
+  size_t bytes = 0;
+  for (; characters > 0 && bytes < text.size(); --characters)
+    bytes += std::max<size_t>(CharacterLength(text.substr(bytes)), 1);
+  return text.substr(0, bytes);
 }
 
 // Warm colours, the same one for a function wherever it stands.
@@ -86,8 +95,7 @@ std::string FlameGraphSvg(const proto::StateAnswer& answer) {
     const auto letters = static_cast<size_t>(box.width / kLetter);
     if (letters >= 3) {
       absl::StrAppendFormat(&svg, "<text x=\"%.2f\" y=\"%.0f\" pointer-events=\"none\">%s</text>",
-                            box.left + 2, top + 12,
-                            Escaped(absl::Utf8SafeCHexEscape(node.function()).substr(0, letters)));
+                            box.left + 2, top + 12, Escaped(Beginning(node.function(), letters)));
     }
     svg += "</g>\n";
   }

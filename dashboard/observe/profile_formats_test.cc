@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "base/utf8.h"
 #include "dashboard/observe/flame_graph.h"
 #include "dashboard/observe/gzip.h"
 #include "http/json.h"
@@ -70,6 +71,22 @@ SCENARIO("a flame graph is as wide as the whole, and shows names as text") {
   CHECK(svg.find("g (/home/x/job.py:7), 2.00 s, 66.7 %") != std::string::npos);
   CHECK(svg.find("<i>") == std::string::npos);
   CHECK(FlameGraphSvg({}).starts_with("<svg"));
+}
+
+SCENARIO("a flame graph cuts names between characters, and escapes them once") {
+  proto::StateAnswer answer;
+  Add(answer, 0, "main", 900'000);
+  Add(answer, 0,
+      "gr\xc3\xb6\xc3\x9f"
+      "e",
+      3'000);  // 1200 pixels of 1 s: 3 letters in 3.6.
+  Add(answer, 0, "\xc3\xb6\xc3\xb6\xc3\xb6\xc3\xb6\xc3\xb6", 25'000);  // 4 of 5.
+  Add(answer, 0, "<a>&\tb", 72'000);
+  Add(answer, 0, "bad\xff", 0);
+  const std::string svg = FlameGraphSvg(answer);
+  CHECK(IsUtf8(svg));
+  CHECK(svg.find(">\xc3\xb6\xc3\xb6\xc3\xb6\xc3\xb6</text>") != std::string::npos);
+  CHECK(svg.find(">&lt;a&gt;&amp;\\tb</text>") != std::string::npos);
 }
 
 SCENARIO("parents that come behind their children, or are not there, are none") {

@@ -49,7 +49,7 @@ constexpr Elsewhere kElsewhere[] = {{"/nodes", "/api/sheaf/nodes"},
                                     {"/logical/actors", "/api/sheaf/actors"},
                                     {"/events", "/api/sheaf/events"},
                                     {"/api/data/{rest*}", "/api/sheaf/objects"},
-                                    {"/api/train/{rest*}", "/api/sheaf/actors"}};
+                                    {"/api/train/{rest*}", "/api/sheaf/train_runs"}};
 
 http::Handler Refer(const Elsewhere& elsewhere, http::Handler page) {
   return [elsewhere, page = std::move(page)](http::Request request, http::Reply reply) {
@@ -74,6 +74,15 @@ void AddPageRoutes(http::Router& router) {
                     .right = http::Right::kOpen,
                     .handler = Refer(elsewhere, Serve(file))});
       }
+      router.Add({.method = "GET",
+                  .pattern = "/memory_profile",
+                  .right = http::Right::kOpen,
+                  .handler = [](const http::Request&, const http::Reply& reply) {
+                    reply.Send(http::PlainText(
+                        501,
+                        "Memory profiles are not made here; /api/sheaf/series says how much memory "
+                        "each process uses, and /api/sheaf/objects what objects take."));
+                  }});
     }
     router.Add({.method = "GET",
                 .pattern = is_page ? std::string("/") : "/assets/" + std::string(file.name),

@@ -82,12 +82,14 @@ TEST_CASE("who asks for what Ray's page asks for learns what it is called here")
            {"/nodes?view=summary", "/api/sheaf/nodes"},
            {"/logical/actors", "/api/sheaf/actors"},
            {"/events", "/api/sheaf/events"},
+           {"/api/train/v2/runs", "/api/sheaf/train_runs"},
            {"/api/data/datasets/1", "/api/sheaf/objects"}}) {
     INFO(path);
     const std::string answer = fixture.Get(path);
     CHECK(http::StatusOf(answer) == 404);
     CHECK(BodyOf(answer).find(here) != std::string::npos);
   }
+  CHECK(http::StatusOf(fixture.Get("/memory_profile?pid=1&ip=127.0.0.1")) == 501);
 }
 
 TEST_CASE("who takes gzip gets it, and who has a file already is told so") {

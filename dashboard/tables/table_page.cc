@@ -53,6 +53,24 @@ absl::StatusOr<size_t> PlaceOf(const Listing& table, const std::string& key) {
       absl::StrCat("there is no key ", Shown(key), "; there are ", absl::StrJoin(keys, ", ")));
 }
 
+// kInvalidArgument: the cells of column `place` are numbers, and the value of `filter` does not begin
+// as one: no row can have it. (It may be words for people: "1.5 GiB".)
+absl::Status CheckNumber(const RowFilter& filter, const Listing& table, size_t place) {
+  if (filter.test == RowFilter::Test::kContains || filter.value.empty() || filter.value == "null")
+    return absl::OkStatus();
+  if (filter.value.find_first_of("0123456789") <= 1) return absl::OkStatus();  // Perhaps "-1".
+  bool numbers = false;
+  for (const auto& row : table.rows) {
+    double number = 0;
+    if (row[place].json == "null") continue;
+    if (!absl::SimpleAtod(row[place].json, &number)) return absl::OkStatus();
+    numbers = true;
+  }
+  if (!numbers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("filter=", filter.key, "=", Shown(filter.value), ": want a number"));
+}
+
 // A cell by its words for people, or by its value for programs.
 bool Holds(const RowFilter& filter, const Cell& cell) {
   if (filter.test == RowFilter::Test::kContains)
@@ -109,6 +127,7 @@ absl::StatusOr<PageOptions> ParsePageOptions(const http::Pairs& query) {
 absl::Status Arrange(const PageOptions& options, Listing& table) {
   for (const RowFilter& filter : options.filters) {
     SHEAF_ASSIGN_OR_RETURN(const size_t place, PlaceOf(table, filter.key));
+    SHEAF_RETURN_IF_ERROR(CheckNumber(filter, table, place));
     std::erase_if(table.rows, [&](const auto& row) { return !Holds(filter, row[place]); });
   }
   if (options.order.empty()) return absl::OkStatus();

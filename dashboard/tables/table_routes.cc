@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/message_limits.h"
 #include "base/status_macros.h"
 #include "base/text/json.h"
 #include "dashboard/gcs_question.h"
@@ -42,6 +44,31 @@ void AddFilter(proto::StateQuery& query, const std::string& key, bool is_not,
 bool IsAmongLive(const PageOptions& options) { return options.after < kSecond; }
 int64_t BeforeOf(const PageOptions& options) { return IsAmongLive(options) ? options.after : 0; }
 
+// A value that no task can have: an empty listing would say that there is none just now.
+absl::Status CheckTaskFilter(const RowFilter& filter) {
+  const auto want = [&filter](const std::string& wanted) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("filter=", filter.key, "=", filter.value.substr(0, 80), ": want ", wanted));
+  };
+  uint32_t job = 0;
+  if (filter.key == "job" && !absl::SimpleAtoi(filter.value, &job)) return want("a number");
+  constexpr std::array<const char*, 3> kEndedStates = {"FINISHED", "FAILED", "CANCELLED"};
+  constexpr std::array<const char*, 3> kTypes = {"NORMAL_TASK", "ACTOR_CREATION_TASK",
+                                                 "ACTOR_TASK"};
+  const auto is_one_of = [&filter](const auto& names) {
+    return std::any_of(names.begin(), names.end(), [&filter](const char* name) {
+      return absl::EqualsIgnoreCase(name, filter.value);
+    });
+  };
+  if (filter.key == "state" && !is_one_of(kLiveStates) && !is_one_of(kEndedStates)) {
+    return want(absl::StrCat("one of ", absl::StrJoin(kLiveStates, ", "), ", ",
+                             absl::StrJoin(kEndedStates, ", ")));
+  }
+  if (filter.key == "type" && !is_one_of(kTypes))
+    return want(absl::StrCat("one of ", absl::StrJoin(kTypes, ", ")));
+  return absl::OkStatus();
+}
+
 // Nodes choose among their calls themselves: no listing holds them all.
 absl::StatusOr<proto::StateQuery> TaskQuery(const PageOptions& options) {
   if (!options.order.empty() || !options.group.empty()) {
@@ -60,6 +87,7 @@ absl::StatusOr<proto::StateQuery> TaskQuery(const PageOptions& options) {
           "tasks are filtered by their nodes: want KEY=VALUE or KEY!=VALUE, with one of the keys ",
           absl::StrJoin(kTaskKeys, ", ")));
     }
+    SHEAF_RETURN_IF_ERROR(CheckTaskFilter(filter));
     AddFilter(query, filter.key, filter.test == RowFilter::Test::kIsNot, filter.value);
   }
   if (options.ended == PageOptions::Ended::kOnly || !IsAmongLive(options)) {
@@ -88,12 +116,17 @@ proto::StateQuery QueryOf(const char* name, const PageOptions& options) {
        {"workers", "owner"},
        {"workers", "node"}}};
   proto::StateQuery query = ListQuery(name);
+  // What is chosen, ordered or counted here alone is so of all rows that an answer can hold.
+  if (!options.order.empty() || !options.group.empty()) query.set_limit(kMaxStateRows);
   for (const RowFilter& filter : options.filters) {
     if (filter.test != RowFilter::Test::kIs || filter.value.empty() || filter.value[0] == '"' ||
         filter.value == "null" ||
         std::find(kKnown.begin(), kKnown.end(),
-                  std::pair<std::string_view, std::string_view>(name, filter.key)) == kKnown.end())
+                  std::pair<std::string_view, std::string_view>(name, filter.key)) ==
+            kKnown.end()) {
+      query.set_limit(kMaxStateRows);
       continue;
+    }
     AddFilter(query, filter.key, false, filter.value);
     uint32_t node = 0;
     if (filter.key == "node" && absl::SimpleAtoi(filter.value, &node)) query.set_node(node);
@@ -197,7 +230,8 @@ absl::StatusOr<http::Response> List(const AskNode& ask, const http::Request& req
                          Asked(ask, QueryOf(name, options), kAskTime));
   Listing table = ListingOf(name, answer);
   SHEAF_RETURN_IF_ERROR(Arrange(options, table));
-  Page page{.total = JsonNumber(uint64_t{table.rows.size()})};
+  // Of a listing that is cut short nobody knows how many rows fit.
+  Page page{.total = answer.truncated() ? "null" : JsonNumber(uint64_t{table.rows.size()})};
   if (!options.group.empty()) {
     const bool is_counted =
         std::string_view(name) == "objects" && options.group == "where" && options.filters.empty();

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
+#include "base/message_limits.h"
 #include "http/client_for_test.h"
 #include "http/json.h"
 #include "http/server.h"
@@ -24,6 +25,7 @@ const std::string kTask = "00000001000000010000000000050000";
 struct Fixture {
   proto::StateQuery asked;
   proto::GcsReply gcs_reply;
+  bool truncated = false;
   uint32_t live = 0;  // Calls that have not ended; they come first.
   Asker asker;
   std::unique_ptr<http::Server> server;
@@ -52,6 +54,7 @@ struct Fixture {
         row.set_owner(uint64_t{1} << 32 | (i % 2));
       }
       answer.add_late_nodes(3);
+      answer.set_truncated(truncated);
     }
     if (query.what() == proto::StateQuery::TASKS) {
       for (uint32_t i = 0; i < query.limit(); ++i) {
@@ -125,6 +128,21 @@ TEST_CASE("rows are filtered, ordered and cut into pages by the server") {
         Ids{"object-4", "object-5"});
   CHECK(fixture.Ids(objects + "filter=size_bytes%3D3000") == Ids{"object-3"});
   CHECK(fixture.Ids(objects + "filter=where!%3Dspilled&filter=object_id~T-1") == Ids{"object-1"});
+}
+
+TEST_CASE("of a listing that is cut short nobody says how many rows fit") {
+  Fixture fixture;
+  fixture.truncated = true;
+  const boost::json::value page = fixture.Json("/api/sheaf/objects?filter=where%3Dstore");
+  CHECK(page.at("total").is_null());
+  CHECK(page.at("truncated").as_bool());
+  CHECK(page.at("rows").as_array().size() == 3);
+  CHECK(fixture.asked.limit() == 0);  // Nodes choose by that key.
+  // By others, and by order, of as many as an answer can hold.
+  for (const char* const asked : {"filter=size_bytes%3D3000", "order=size_bytes", "group=owner"}) {
+    (void)fixture.Json(absl::StrCat("/api/sheaf/objects?", asked));
+    CHECK(fixture.asked.limit() == kMaxStateRows);
+  }
 }
 
 TEST_CASE("values are counted, with their bytes") {
@@ -236,6 +254,10 @@ TEST_CASE("what is wrong with a question is said, with what would be right") {
   refusal("tasks?order=name", "live ones first");
   refusal("tasks?filter=worker%3D1.1", "task_id, name, state");
   refusal("tasks?filter=name~f", "task_id, name, state");
+  refusal("tasks?filter=job%3Dabc", "job=abc: want a number");
+  refusal("tasks?filter=state%3DBUSY", "one of WAITING_FOR_ARGUMENTS");
+  refusal("tasks?filter=type%3Dx", "ACTOR_TASK");
+  refusal("actors?filter=restarts%3Dabc", "restarts=abc: want a number");
   refusal("why/xyz", "32 hexadecimal digits");
 }
 

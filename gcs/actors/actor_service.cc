@@ -174,7 +174,10 @@ void ActorService::List(const CallPtr& call, const proto::ListActors& request) c
     // Its creator knows better how it is.
     const auto row = table_.rows().find(id);
     if (!entry.info().detached() && entry.is_alive() && row != table_.rows().end()) {
-      *list->mutable_actors(list->actors_size() - 1) = row->second;
+      proto::ActorRow& listed = *list->mutable_actors(list->actors_size() - 1);
+      listed = row->second;
+      listed.set_name_space(entry.info().name_space());
+      listed.set_job(entry.info().job());
     }
   }
   for (const auto& [id, row] : table_.rows()) {
@@ -229,8 +232,16 @@ void ActorService::EndNamed(CallPtr call, const ActorId& id, proto::Death death)
       std::move(call), {ActorLatch(id)},
       [this, id, death]() -> Outcome {
         const ActorEntry* entry = table_.Find(id);
-        if (entry == nullptr || !entry->is_alive() || entry->info().detached()) return {};
+        if (entry == nullptr || entry->info().detached()) return {};
         Outcome outcome;
+        if (!entry->is_alive()) {  // Who freed its name need not have said why it ended.
+          if (entry->info().death().message().empty()) {
+            outcome.apply = [this, id, death] {
+              table_.Find(id)->record.mutable_info()->mutable_death()->set_message(death.message());
+            };
+          }
+          return outcome;
+        }
         outcome.writes = {{Table::kActors, id.Binary(), std::nullopt}};
         outcome.apply = [this, id, death] {
           proto::ActorRecord record = table_.Find(id)->record;
@@ -250,9 +261,9 @@ void ActorService::OnRows(NodeNumber node,
   for (const proto::ActorRow& row : rows) {
     const absl::StatusOr<ActorId> id = ActorId::FromHex(row.actor_id());
     if (!id.ok() || id->maker().node != node) continue;
-    if (ActorEntry* entry = table_.Find(*id); entry != nullptr && entry->is_alive()) {
-      if (entry->info().detached()) continue;
-      if (row.state() == "DEAD") {
+    if (const ActorEntry* entry = table_.Find(*id); entry != nullptr) {
+      if (entry->info().detached() && entry->is_alive()) continue;
+      if (row.state() == "DEAD" && (entry->is_alive() || entry->info().death().message().empty())) {
         proto::Death death;
         death.set_message(row.death());
         EndNamed(nullptr, *id, std::move(death));

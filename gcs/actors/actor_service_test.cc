@@ -159,6 +159,43 @@ SCENARIO("creators' rows are listed while their creators live") {
   CHECK(world.Ask(world.driver, list).actors().actors_size() == 1);
 }
 
+SCENARIO(
+    "a named actor is listed with its job and name space, and dead with why, whoever says it "
+    "first") {
+  ActorWorld world;
+  world.Ask(world.driver, world.Registration("name", /*detached=*/false));
+  const auto report = [&](const std::string& state, const std::string& death) {
+    proto::GcsRequest rows;
+    proto::ActorRow& row = *rows.mutable_actor_rows()->add_rows();
+    row.set_actor_id(world.id.ToHex());
+    row.set_state(state);
+    row.set_death(death);
+    world.Ask(RayletOf(world.node), rows);
+  };
+  const auto listed = [&] {
+    proto::GcsRequest list;
+    list.mutable_list_actors()->set_all_name_spaces(true);
+    const proto::ActorList actors = world.Ask(world.driver, list).actors();
+    REQUIRE(actors.actors_size() == 1);
+    return actors.actors(0);
+  };
+  report("ALIVE", "");
+  CHECK(listed().state() == "ALIVE");
+  CHECK(listed().name_space() == "ns");
+  CHECK(listed().job() == world.job);
+  proto::GcsRequest freed;  // Its name, by its creator.
+  freed.mutable_end_actor()->set_actor_id(world.id.Binary());
+  freed.mutable_end_actor()->mutable_death()->set_cause(proto::Death::LEFT);
+  const bool freed_first = GENERATE(true, false);
+  if (freed_first) world.Ask(world.driver, freed);
+  report("DEAD", "its process exited with code 3");
+  if (!freed_first) world.Ask(world.driver, freed);
+  CHECK(listed().state() == "DEAD");
+  CHECK(listed().death() == "its process exited with code 3");
+  CHECK(listed().name_space() == "ns");
+  CHECK(listed().job() == world.job);
+}
+
 SCENARIO("dead actors are remembered up to a bound, in memory and on disk") {
   ActorWorld world({.max_remembered = 3});
   for (uint64_t i = 1; i <= 10; ++i) {

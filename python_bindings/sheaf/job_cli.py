@@ -17,6 +17,7 @@ from typing import Any
 from sheaf._internal import fields_file
 from sheaf.job_submission import JobStatus, JobSubmissionClient
 
+NO_NODE = 3  # Exit code, as of `sheaf`.
 _HEADERS_VARIABLE = "RAY_JOB_HEADERS"
 _STOP_PERIOD_S = 0.5
 
@@ -250,11 +251,15 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: those of the command line; None: this process's.
 
     Returns:
-        The exit status: 0 done, 1 it failed or the job has, 2 the command line means nothing.
+        The exit status: 0 done, 1 it failed or the job has, 2 the command line means nothing, 3 no
+        node runs.
     """
     options = _parser().parse_args(arguments)
     try:
         return _RUN[options.command](options)
+    except ConnectionError as error:
+        print(f"sheaf job: {error}", file=sys.stderr)
+        return NO_NODE
     except (RuntimeError, ValueError, TypeError, OSError) as error:
         print(f"sheaf job: {error}", file=sys.stderr)
         return 1

@@ -27,6 +27,20 @@ constexpr Nanos kFirstLookElsewhere = kSecond;
 constexpr Nanos kTryAnotherQueue = 30 * kSecond;
 constexpr Nanos kLookElsewherePeriod = kSecond / 4;
 
+// Adds what its creator does not know. False: its job has no number yet.
+bool Complete(ProcessId creator, const AttachedProcesses& processes, const Jobs& jobs,
+              proto::ActorRow& row) {
+  const auto worker = processes.find(ProcessId::Unpack(row.process()));
+  if (worker != processes.end()) row.set_os_pid(worker->second.info.os_pid);
+  const auto made_by = processes.find(creator);
+  if (made_by == processes.end()) return true;
+  const NodeJob* job = jobs.Find(made_by->second.job);
+  if (job == nullptr) return true;
+  row.set_job(job->number);
+  if (row.name_space().empty()) row.set_name_space(job->start.name_space());
+  return job->number != 0;
+}
+
 }  // namespace
 
 void DetachedActors::OnStart(const proto::StartActor& message) {
@@ -288,13 +302,15 @@ absl::Status DetachedActors::OnReport(ProcessId from, const Frame& frame) {
 void DetachedActors::SendRows() {
   if (rows_.empty() || !deps_.gcs.up()) return;
   proto::GcsRequest request;
-  for (auto& [id, row] : rows_) {
+  absl::erase_if(rows_, [&](auto& entry) {
+    auto& [id, row] = entry;
     const auto actor = ActorId::FromHex(id);
     // Of a creator that died since, the GCS forgot the rows when it heard of that.
-    if (actor.ok() && deps_.deaths.IsAlive(actor->maker()))
-      *request.mutable_actor_rows()->add_rows() = std::move(row);
-  }
-  rows_.clear();
+    if (!actor.ok() || !deps_.deaths.IsAlive(actor->maker())) return true;
+    const bool complete = Complete(actor->maker(), deps_.processes, deps_.jobs, row);
+    *request.mutable_actor_rows()->add_rows() = row;
+    return complete;
+  });
   deps_.gcs.Report(std::move(request));
 }
 

@@ -206,6 +206,32 @@ SCENARIO("actors hear for how long the GCS counts on their node, a few times in 
   CHECK(told().size() == 1);
 }
 
+SCENARIO("what creators report goes on with what they do not know: job, name space and pid") {
+  Node node;
+  const ProcessId driver = node.Attach(ProcessRole::kDriver);
+  REQUIRE(node.jobs.OnStart(driver, node.Of(FrameKind::kJobStart, proto::JobStart())).ok());
+  const proto::GcsRequest registration = node.Asked().at(0);
+  const ProcessId worker = node.Attach(ProcessRole::kWorker);
+  proto::ActorReport report;
+  report.mutable_actor()->set_actor_id(ActorId::Make(driver, 1).ToHex());
+  report.mutable_actor()->set_process(worker.packed());
+  REQUIRE(node.actors.OnReport(driver, node.Of(FrameKind::kActorReport, report)).ok());
+  node.actors.SendRows();
+  CHECK(node.Asked().at(0).actor_rows().rows(0).job() == 0);
+  proto::GcsReply reply;
+  reply.mutable_job_registered()->set_job(5);
+  reply.mutable_job_registered()->set_name_space("space");
+  node.Answer(registration, reply);
+  node.actors.SendRows();  // Again, as its job has a number now.
+  node.actors.SendRows();
+  const auto asked = node.Asked();
+  REQUIRE(asked.size() == 1);
+  const proto::ActorRow& row = asked[0].actor_rows().rows(0);
+  CHECK(row.job() == 5);
+  CHECK(row.name_space() == "space");
+  CHECK(row.os_pid() == node.processes.at(worker).info.os_pid);
+}
+
 SCENARIO("what creators report goes on in one message, but not of the dead") {
   Node node;
   const ProcessId creator = node.Attach(ProcessRole::kDriver);

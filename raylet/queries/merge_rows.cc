@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
@@ -183,6 +184,25 @@ void MergeCounts(const google::protobuf::RepeatedPtrField<proto::CountRow>& rows
 
 void AppendNewActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* rows, StateAsked& asked) {
   AppendNew(rows, asked.answer.mutable_actors(), &ActorIdOf, asked.actors, asked);
+}
+
+void AppendPids(google::protobuf::RepeatedPtrField<proto::WorkerRow>* rows, StateAsked& asked) {
+  for (proto::WorkerRow& row : *rows) {
+    if (asked.bytes >= kMaxStateBytes) return;
+    asked.bytes += row.ByteSizeLong();
+    *asked.answer.add_workers() = std::move(row);
+  }
+}
+
+void GivePids(proto::StateAnswer& answer) {
+  absl::flat_hash_map<uint64_t, int32_t> pids;
+  for (const proto::WorkerRow& worker : answer.workers())
+    pids.emplace(worker.process(), worker.os_pid());
+  answer.clear_workers();
+  for (proto::ActorRow& actor : *answer.mutable_actors()) {
+    const auto pid = pids.find(actor.process());
+    if (actor.os_pid() == 0 && pid != pids.end()) actor.set_os_pid(pid->second);
+  }
 }
 
 void AppendNewGroups(google::protobuf::RepeatedPtrField<proto::GroupRow>* rows, StateAsked& asked) {

@@ -34,6 +34,10 @@ void MergeCounts(const google::protobuf::RepeatedPtrField<proto::CountRow>& rows
 // Those rows that are wanted and whose id is not there yet: several may know of an actor, or of a
 // placement group.
 void AppendNewActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* rows, StateAsked& asked);
+// ACTORS: rows of workers, of which an answer has as many as it has room for. They give its actors
+// their pids, and go.
+void AppendPids(google::protobuf::RepeatedPtrField<proto::WorkerRow>* rows, StateAsked& asked);
+void GivePids(proto::StateAnswer& answer);
 void AppendNewGroups(google::protobuf::RepeatedPtrField<proto::GroupRow>* rows, StateAsked& asked);
 // Groups that no raylet has spoken of: the node that places one is silent, or none does now. What a
 // raylet says of its groups is newer than what the GCS knows.

@@ -11,6 +11,7 @@
 #include "raylet/queries/merge_rows.h"
 #include "raylet/queries/row_budget.h"
 #include "raylet/queries/stack_rows.h"
+#include "telemetry/why_counts.h"
 
 namespace sheaf {
 namespace {
@@ -206,6 +207,8 @@ absl::Status StateQueries::OnAnswer(ProcessId from, const Frame& frame) {
   if (logs_.OnAnswer(from, message)) return absl::OkStatus();
   const auto it = queries_.find(message.request());
   if (it == queries_.end() || it->second.waits_for.erase(from) == 0) return absl::OkStatus();
+  if (it->second.asked.message.what() == proto::StateQuery::WHY && !from.is_raylet())
+    rows_.AddReason(from, message);
   Merge(message, it->second.asked);
   if (it->second.asked.message.what() == proto::StateQuery::STACKS)
     AddStacks(from, message, it->second.asked);
@@ -229,7 +232,11 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
     asked.answer.set_error(message.error());
   }
   budget.Append(message.mutable_objects(), asked.answer.mutable_objects());
-  budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
+  if (asked.message.what() == proto::StateQuery::ACTORS) {
+    AppendPids(message.mutable_workers(), asked);
+  } else {
+    budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
+  }
   AppendNewGroups(message.mutable_groups(), asked);
   AppendNewActors(message.mutable_actors(), asked);
   budget.Append(message.mutable_digests(), asked.answer.mutable_digests());
@@ -242,6 +249,23 @@ void StateQueries::Merge(proto::StateAnswer& message, StateAsked& asked) {
     asked.answer.set_words(words);
   }
 }
+
+namespace {
+
+// Of the id of WHY, where nobody has said more. `ended`: what it means that its maker has no more of
+// it.
+void SayWhy(StateAsked& asked, const char* ended) {
+  proto::StateAnswer& answer = asked.answer;
+  const bool made = std::any_of(answer.counts().begin(), answer.counts().end(),
+                                [](const auto& row) { return row.key() == telemetry::kWhyMade; });
+  answer.clear_counts();
+  if (!answer.words().empty()) return;
+  if (made) return answer.set_words(ended);
+  answer.set_error(absl::StrCat("nothing here and on the node of its owner is named '",
+                                asked.message.id(), "'; its owner may have ended"));
+}
+
+}  // namespace
 
 void StateQueries::TellLate(Query& query) {
   for (const ProcessId process : query.waits_for) {
@@ -278,6 +302,11 @@ void StateQueries::Tick() {
       query.asked.answer.set_words(
           "gives no answer: nodes that it knows are not shown, and who asks it waits");
     }
+    if (query.waits_for_gcs && query.asked.message.what() == proto::StateQuery::WHY) {
+      SayWhy(query.asked,
+             "it has ended, unless it is a detached actor: the GCS, which knows those, does not "
+             "answer");
+    }
     query.waits_for_gcs = query.waits_for_events = query.waits_for_kernel = false;
     query.stacks_until = 0;
     FinishIfComplete(number);
@@ -311,17 +340,15 @@ void StateQueries::FinishIfComplete(uint64_t number) {
                        : !deps_.processes.contains(query.asker))
     return;
   if (!for_another_node) rows_.FillWithoutGcs(query.asked);
+  if (!for_another_node && query.asked.message.what() == proto::StateQuery::ACTORS)
+    GivePids(query.asked.answer);
   AppendGroupsOfGcs(query.groups, query.asked);
   // Not before: the GCS may not know yet that one waits no more.
   if (query.asked.message.what() == proto::StateQuery::DEMAND && !for_another_node) {
     KeepWaiting(query.asked.answer);
   }
-  if (query.asked.message.what() == proto::StateQuery::WHY && query.asked.answer.words().empty() &&
-      !for_another_node) {
-    query.asked.answer.set_error(
-        absl::StrCat("nothing here and on the node of its owner is named '",
-                     query.asked.message.id(), "'; its owner may have ended"));
-  }
+  if (query.asked.message.what() == proto::StateQuery::WHY && !for_another_node)
+    SayWhy(query.asked, "it has ended");
   SendMessage(To(query.asker), FrameKind::kStateAnswer, query.asked.answer);
 }
 

@@ -97,7 +97,7 @@ absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
       request.mutable_list_events()->set_after(asked.message.after());
       request.mutable_list_events()->set_limit(asked.limit);
       break;
-    case proto::StateQuery::WHY: {  // A detached actor that no node has.
+    case proto::StateQuery::WHY: {  // A detached actor is known to none but it and its node.
       const auto id = ActorId::FromHex(asked.message.id());
       if (id.ok() && asked.answer.words().empty())
         request.mutable_lookup_actor()->set_actor_id(id->Binary());
@@ -107,6 +107,21 @@ absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
       break;
   }
   return request;
+}
+
+// Of an actor that the GCS starts, or that has ended; of others their creators know more.
+std::string WhyActor(const proto::ActorInfo& actor) {
+  const std::string name = absl::StrCat("the ", actor.detached() ? "detached " : "", "actor");
+  switch (actor.state()) {
+    case proto::ActorInfo::DEAD:
+      return absl::StrCat(name, " is dead", actor.death().message().empty() ? "" : ": ",
+                          actor.death().message());
+    case proto::ActorInfo::ALIVE:
+      return actor.detached() ? absl::StrCat(name, " is alive") : "";
+    default:
+      if (!actor.detached()) return "";
+      return absl::StrCat(name, " waits for: ", actor.words().empty() ? "a node" : actor.words());
+  }
 }
 
 }  // namespace
@@ -170,9 +185,8 @@ void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) con
     *answer.add_events() = event;
   }
   answer.set_matching(reply.events().matching());
-  if (reply.has_actor() && !reply.actor().words().empty()) {
-    answer.set_words(absl::StrCat(answer.words(), answer.words().empty() ? "" : "\n",
-                                  "the detached actor waits for: ", reply.actor().words()));
+  if (const std::string words = WhyActor(reply.actor()); reply.has_actor() && !words.empty()) {
+    answer.set_words(absl::StrCat(answer.words(), answer.words().empty() ? "" : "\n", words));
   }
   google::protobuf::RepeatedPtrField<proto::ActorRow> actors = reply.actors().actors();
   AppendNewActors(&actors, asked);

@@ -5,6 +5,7 @@
 #include "base/message_limits.h"
 #include "raylet/raylet.h"
 #include "raylet/raylet_node_for_test.h"
+#include "telemetry/why_counts.h"
 
 namespace sheaf {
 namespace {
@@ -109,32 +110,64 @@ SCENARIO("a history that does not answer in time is left out") {
   CHECK(answers[0].truncated());
 }
 
-SCENARIO("why: the owner's words, then the raylet's") {
+SCENARIO("why: what the owner says of that id, then the raylet of the lease that it waits for") {
   RayletNode node;
   const ProcessId driver = node.Driver();
   node.Demand(driver, 1, 1, 64);
+  node.Demand(driver, 2, 1, 65);
   const ProcessId tool = node.Attach(ProcessRole::kTool);
   proto::StateQuery query;
   query.set_what(proto::StateQuery::WHY);
   query.set_id(TaskId::Make(driver, 3).ToHex());
-  node.Send(tool, FrameKind::kStateQuery, query);
-  const auto asked = node.Received<proto::StateQuery>(driver, FrameKind::kStateQuery);
-  REQUIRE(asked.size() == 1);
-  proto::StateAnswer answer;
-  answer.set_request(asked[0].request());
-  answer.set_words("f waits for a lease");
-  node.Send(driver, FrameKind::kStateAnswer, answer);
-  auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
-  REQUIRE(answers.size() == 1);
-  CHECK_THAT(answers[0].words(), Catch::StartsWith("f waits for a lease\n"));
-  CHECK_THAT(answers[0].words(), Catch::Contains("64 CPU"));
-  GIVEN("an id that nobody knows, or none at all") {
-    query.set_id(GENERATE(std::string("nonsense"), TaskId::Make({1, 99}, 1).ToHex()));
+  proto::StateAnswer said;
+  const auto count = [&](std::string_view key, uint64_t value) {
+    proto::CountRow& row = *said.add_counts();
+    row.set_key(std::string(key));
+    row.set_count(value);
+  };
+  proto::GcsReply known;
+  known.set_error(static_cast<uint32_t>(ErrorKind::kNotFound));
+  const auto ask = [&] {
     node.Send(tool, FrameKind::kStateQuery, query);
-    node.AnswerGcs();  // It might be a detached actor that no node has.
-    answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    for (const auto& asked : node.Received<proto::StateQuery>(driver, FrameKind::kStateQuery)) {
+      said.set_request(asked.request());
+      node.Send(driver, FrameKind::kStateAnswer, said);
+    }
+    for (const auto& request :
+         node.transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest)) {
+      known.set_client(request.client());
+      known.set_sequence(request.sequence());
+      node.raylet->OnGcsFrame({FrameKind::kGcsReply, known.SerializeAsString()});
+    }
+    const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
     REQUIRE(answers.size() == 1);
-    CHECK_FALSE(answers[0].error().empty());
+    CHECK(answers[0].counts_size() == 0);
+    return answers[0];
+  };
+  SECTION("it waits for one of two leases") {
+    said.set_words("f waits for a worker");
+    count(telemetry::kWhyLease, 2);
+    CHECK_THAT(ask().words(), Catch::StartsWith("f waits for a worker\n") &&
+                                  Catch::Contains("65 CPU") && !Catch::Contains("64 CPU"));
+  }
+  SECTION("it runs, whatever else its owner waits for") {
+    said.set_words("f runs");
+    CHECK(ask().words() == "f runs");
+  }
+  SECTION("it is over") {
+    count(telemetry::kWhyMade, 1);
+    CHECK(ask().words() == "it has ended");
+  }
+  SECTION("it is a detached actor, which its maker does not manage") {
+    count(telemetry::kWhyMade, 1);
+    known.clear_error();
+    known.mutable_actor()->set_detached(true);
+    known.mutable_actor()->set_state(proto::ActorInfo::ALIVE);
+    CHECK(ask().words() == "the detached actor is alive");
+  }
+  SECTION("there is none of that id, or it is none at all") {
+    if (GENERATE(true, false)) query.set_id("nonsense");
+    CHECK_FALSE(ask().error().empty());
   }
 }
 

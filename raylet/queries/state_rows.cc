@@ -9,11 +9,11 @@
 #include "raylet/queries/stack_rows.h"
 #include "raylet/scheduling/pending_reason.h"
 #include "telemetry/row_filters.h"
+#include "telemetry/why_counts.h"
 
 namespace sheaf {
 namespace {
 
-constexpr size_t kMaxWhyRows = 3;
 constexpr int kMaxReasons = 32;  // Of one answer: each looks at all leases.
 
 const char* StateName(proto::GroupState::State state) {
@@ -54,6 +54,24 @@ proto::StoreRow ToRow(const StoreStats& stats) {
   return row;
 }
 
+// Of the actors here whose creators are on other nodes: no raylet but this one knows their pids.
+void AddPids(const StateRows::Sources& from, StateAsked& asked) {
+  google::protobuf::RepeatedPtrField<proto::WorkerRow> rows;
+  for (const Lease* lease : from.queue.Leases()) {
+    if (!lease->spec->actor || lease->demand.owner.node == from.options.node ||
+        !telemetry::MayHold("actor_id", lease->spec->actor_id.ToHex(), asked.message.filters()))
+      continue;
+    const auto worker = from.worker_of.find(lease->number);
+    if (worker == from.worker_of.end()) continue;
+    const auto process = from.processes.find(worker->second);
+    if (process == from.processes.end()) continue;
+    proto::WorkerRow& row = *rows.Add();
+    row.set_process(worker->second.packed());
+    row.set_os_pid(process->second.info.os_pid);
+  }
+  AppendPids(&rows, asked);
+}
+
 }  // namespace
 
 void StateRows::Fill(StateAsked& asked) const {
@@ -81,6 +99,7 @@ void StateRows::Fill(StateAsked& asked) const {
       return;
     case proto::StateQuery::ACTORS:
       FillDetachedActors(asked);
+      AddPids(from_, asked);
       return;
     case proto::StateQuery::WHY:
       FillWhy(asked);
@@ -103,7 +122,7 @@ void StateRows::FillStatus(StateAsked& asked) const {
     proto::DemandRow& row = *answer.add_demand();
     pending.spec->resources.ToMap(*row.mutable_resources()->mutable_amounts());
     row.set_count(pending.missing);
-    row.set_words(ReasonOf(pending));
+    row.set_words(NamedReasonOf(pending));
     budget.Count(row);
   }
   FillStore(asked);
@@ -123,7 +142,7 @@ void StateRows::FillDemand(StateAsked& asked) const {
     *row.mutable_selectors() = spec.strategy().selectors();
     row.set_count(pending.missing);
     row.set_infeasible(pending.infeasible);
-    if (rows.size() <= kMaxReasons) row.set_words(ReasonOf(pending));
+    if (rows.size() <= kMaxReasons) row.set_words(NamedReasonOf(pending));
   }
   MergeDemand(rows, asked);
 }
@@ -225,8 +244,7 @@ void StateRows::FillWorkers(StateAsked& asked) const {
     if (is_attached) row.set_os_pid(entry->second.info.os_pid);
     if (const Lease* lease = is_attached ? from_.queue.Find(entry->second.lease) : nullptr) {
       row.set_owner(lease->demand.owner.packed());
-      const std::string running = from_.switchboard.RunningOf(process);
-      row.set_running(running.empty() ? lease->spec->name : running);
+      row.set_running(NameOf(*lease));
     }
     if (!telemetry::FiltersHold(row, asked.message.filters())) continue;
     if (!budget.HasRoom(asked.answer.workers())) return;
@@ -283,27 +301,41 @@ void StateRows::FillWhy(StateAsked& asked) const {
     return;
   }
   if (from_.group_states.contains(*id)) {
-    words.push_back(absl::StrCat("the placement group ", WhyGroup(from_.groups, from_.queue, *id)));
+    words.push_back(absl::StrCat("the placement group ",
+                                 WhyGroup(from_.groups, from_.queue, *id,
+                                          [this](const Lease& lease) { return NameOf(lease); })));
   }
   const ActorId actor{id->maker_bits, id->sequence_bits};
-  ProcessId owner = id->maker();
   if (const auto it = from_.detached.find(actor); it != from_.detached.end()) {
     const proto::ActorStateReport state = ReportOf(it->second, from_.processes);
     words.push_back(state.has_started()
                         ? "the detached actor is alive"
                         : absl::StrCat("the detached actor waits for: ", state.pending()));
-    owner = RayletOf(from_.options.node);
-  }
-  for (const LeaseQueue::Pending& pending : from_.queue.AllPending()) {
-    if (pending.demand.owner != owner || words.size() >= kMaxWhyRows) continue;
-    words.push_back(ReasonOf(pending));
-  }
-  for (const Lease* lease : from_.queue.Leases()) {
-    if (lease->demand.owner != owner || from_.worker_of.contains(lease->number)) continue;
-    if (words.size() >= kMaxWhyRows) break;
-    words.push_back(WhyNoWorker(*lease, from_.pool.CountStates().starting));
+    if (const std::string reason = ReasonOfLease(RayletOf(from_.options.node), it->second.key);
+        !reason.empty())
+      words.push_back(reason);
   }
   asked.answer.set_words(absl::StrJoin(words, "\n"));
+}
+
+void StateRows::AddReason(ProcessId owner, proto::StateAnswer& said) const {
+  for (auto row = said.mutable_counts()->begin(); row != said.mutable_counts()->end(); ++row) {
+    if (row->key() != telemetry::kWhyLease) continue;
+    const std::string reason = ReasonOfLease(owner, row->count());
+    if (!reason.empty()) said.set_words(absl::StrCat(said.words(), "\n", reason));
+    said.mutable_counts()->erase(row);
+    return;
+  }
+}
+
+std::string StateRows::ReasonOfLease(ProcessId owner, uint64_t key) const {
+  if (const auto pending = from_.queue.FindPending(owner, key)) return ReasonOf(*pending);
+  for (const Lease* lease : from_.queue.Leases()) {
+    if (lease->demand.owner != owner || lease->demand.key != key) continue;
+    if (!from_.worker_of.contains(lease->number))
+      return WhyNoWorker(*lease, from_.pool.CountStates().starting);
+  }
+  return "";
 }
 
 void StateRows::FillStacks(StateAsked& asked) const {
@@ -320,9 +352,21 @@ void StateRows::FillStacks(StateAsked& asked) const {
   }
 }
 
+std::string StateRows::NamedReasonOf(const LeaseQueue::Pending& pending) const {
+  return absl::StrCat(pending.spec->name.empty() ? "a task" : pending.spec->name, " ",
+                      ReasonOf(pending));
+}
+
+std::string StateRows::NameOf(const Lease& lease) const {
+  std::string running;
+  if (const auto worker = from_.worker_of.find(lease.number); worker != from_.worker_of.end())
+    running = from_.switchboard.RunningOf(worker->second);
+  return running.empty() ? lease.spec->name : running;
+}
+
 std::string StateRows::ReasonOf(const LeaseQueue::Pending& pending) const {
-  std::string words = absl::StrCat(pending.spec->name.empty() ? "a task" : pending.spec->name, " ",
-                                   WhyPending(pending, from_.queue));
+  std::string words =
+      WhyPending(pending, from_.queue, [this](const Lease& lease) { return NameOf(lease); });
   JobNumber job = 0;
   if (pending.demand.owner == RayletOf(from_.options.node)) {
     job = JobOfDetached(from_.detached, pending.demand.key);

@@ -51,6 +51,8 @@ class StateRows {
   void FillWithoutGcs(StateAsked& asked) const;
   // What is free on this node, of which the GCS hears with the next heartbeat.
   void FillAvailable(proto::NodeRow* row) const;
+  // To what `owner`, of this node, says of its id: what its lease waits for.
+  void AddReason(ProcessId owner, proto::StateAnswer& said) const;
 
  private:
   void FillStatus(StateAsked& asked) const;
@@ -62,7 +64,12 @@ class StateRows {
   void FillDetachedActors(StateAsked& asked) const;
   void FillWhy(StateAsked& asked) const;
   void FillStacks(StateAsked& asked) const;
+  // "f waits for 1 CPU: ...", and without the name.
+  std::string NamedReasonOf(const LeaseQueue::Pending& pending) const;
   std::string ReasonOf(const LeaseQueue::Pending& pending) const;
+  // Of what `owner` asks for under `key`; empty: it waits for nothing here.
+  std::string ReasonOfLease(ProcessId owner, uint64_t key) const;
+  std::string NameOf(const Lease& lease) const;  // Of what runs there.
 
   const Sources from_;
 };

@@ -16,6 +16,14 @@ void AddOnce(Capacity* capacity, std::vector<Capacity*>* capacities) {
     capacities->push_back(capacity);
 }
 
+// What its owner has for it next is another function: the leases that it got keep theirs.
+void Rename(const std::string& name, Demand& demand) {
+  if (name == demand.spec->name) return;
+  auto spec = std::make_shared<LeaseSpec>(*demand.spec);
+  spec->name = name;
+  demand.spec = std::move(spec);
+}
+
 }  // namespace
 
 LeaseQueue::LeaseQueue(const LeaseQueueOptions& options, ResourceLedger& ledger, ClusterView& view,
@@ -39,6 +47,7 @@ void LeaseQueue::OnDemand(ProcessId owner, const proto::LeaseDemand& message, Na
     if (demand == nullptr) return;
   }
   if (demand->gone) return;
+  if (message.wanted() > 0 && message.has_spec()) Rename(message.spec().name(), *demand);
   demand->backlog = message.backlog();
   demand->silent = false;
   demand->argument_bytes = std::move(argument_bytes);

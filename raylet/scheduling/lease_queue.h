@@ -62,9 +62,9 @@ class LeaseQueue {
   // `message` is absolute: `wanted` leases in all, held ones included; none is granted while the
   // owner says that it has no backlog. A repeat changes nothing. An owner that returns a lease for
   // good lowers `wanted` first, or gets another. An actor's demand ends with its lease: to restart,
-  // ask again, with the spec. Malformed demands are refused. `via` and `hops` when another raylet
-  // spilled it back to here. `argument_bytes`: of the first waiting task's arguments, by the node
-  // that holds them.
+  // ask again, with the spec. Of the spec of a known demand only the name counts. Malformed demands
+  // are refused. `via` and `hops` when another raylet spilled it back to here. `argument_bytes`: of
+  // the first waiting task's arguments, by the node that holds them.
   void OnDemand(ProcessId owner, const proto::LeaseDemand& message, Nanos now,
                 ArgumentBytes argument_bytes = {}, NodeNumber via = 0, uint32_t hops = 0);
   // `node` keeps only `kept` of what it got of this demand, and has it for the `hops`-th time.

@@ -476,4 +476,22 @@ SCENARIO("a lease whose worker cannot be had refuses its demand") {
   CHECK(node.ledger.available() == Parsed("CPU:1"));
 }
 
+SCENARIO(
+    "a demand bears the name of what its owner has for it now, its leases that of their grant") {
+  Node node("CPU:2");
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 2), node.now);
+  proto::LeaseDemand renamed = Wants(1, "CPU:7", 5);  // Only the name counts.
+  renamed.mutable_spec()->set_name("g");
+  node.queue.OnDemand(kA, renamed, node.now);
+  const auto pending = node.queue.AllPending();
+  REQUIRE(pending.size() == 1);
+  CHECK(pending[0].missing == 3);
+  CHECK(pending[0].spec->name == "g");
+  CHECK(pending[0].spec->resources == Parsed("CPU:1"));
+  REQUIRE(node.queue.Leases().size() == 2);
+  CHECK(node.queue.Leases()[0]->spec->name == "f");
+  node.queue.OnReturn(1, node.now);
+  CHECK(node.queue.Leases().back()->spec->name == "g");
+}
+
 }  // namespace sheaf

@@ -36,7 +36,8 @@ std::string HolderWords(const Holder& holder) {
 }
 
 // Who has `name` on this node, most first.
-std::string HeldBy(const LeaseQueue& queue, std::string_view name, PlacementGroupId group) {
+std::string HeldBy(const LeaseQueue& queue, std::string_view name, PlacementGroupId group,
+                   NameOfLease name_of) {
   std::map<std::pair<ProcessId, std::string>, Holder> holders;
   Amount lent = 0;
   for (const Lease* lease : queue.Leases()) {
@@ -49,8 +50,9 @@ std::string HeldBy(const LeaseQueue& queue, std::string_view name, PlacementGrou
       lent += amount;
       continue;
     }
-    Holder& holder = holders[{lease->demand.owner, lease->spec->name}];
-    holder.name = lease->spec->name;
+    const std::string running = lease->spec->actor ? lease->spec->name : name_of(*lease);
+    Holder& holder = holders[{lease->demand.owner, running}];
+    holder.name = running;
     holder.owner = lease->demand.owner;
     holder.actor = lease->spec->actor;
     ++holder.leases;
@@ -119,7 +121,8 @@ std::string GroupWords(const LeaseQueue& queue, PlacementGroupId group) {
 
 }  // namespace
 
-std::string WhyPending(const LeaseQueue::Pending& pending, const LeaseQueue& queue) {
+std::string WhyPending(const LeaseQueue::Pending& pending, const LeaseQueue& queue,
+                       NameOfLease name_of) {
   const LeaseSpec& spec = *pending.spec;
   std::string on = pending.spillback == 0 ? ""
                                           : absl::StrCat("; ", pending.spillback,
@@ -149,7 +152,7 @@ std::string WhyPending(const LeaseQueue::Pending& pending, const LeaseQueue& que
   }
   std::vector<std::string> lacks;
   free.Missing(spec.resources).ForEach([&](std::string_view name, Amount) {
-    lacks.push_back(HeldBy(queue, name, group));
+    lacks.push_back(HeldBy(queue, name, group, name_of));
   });
   if (lacks.empty()) {
     if (spec.resources.gpu() > 0)
@@ -163,13 +166,6 @@ std::string WhyPending(const LeaseQueue::Pending& pending, const LeaseQueue& que
                       pending.reserving ? "; room is being kept free for it" : "", on);
 }
 
-std::string WhyDemand(const LeaseQueue& queue, ProcessId owner, uint64_t key) {
-  const auto pending = queue.FindPending(owner, key);
-  return pending.has_value()
-             ? WhyPending(*pending, queue)
-             : "is not waiting: all leases asked for are granted, or none is asked for";
-}
-
 std::string WhyNoWorker(const Lease& lease, int starting) {
   const std::string which = lease.spec->environment.empty() ? "its job" : "this environment";
   return starting == 0
@@ -179,7 +175,7 @@ std::string WhyNoWorker(const Lease& lease, int starting) {
 }
 
 std::string WhyGroup(const PlacementGroupLedger& groups, const LeaseQueue& queue,
-                     PlacementGroupId id) {
+                     PlacementGroupId id, NameOfLease name_of) {
   const PlacementGroupLedger::Group* group = groups.Find(id);
   if (group == nullptr) return "was removed, or was never made";
   if (group->state == proto::GroupState::CREATED) {
@@ -205,7 +201,7 @@ std::string WhyGroup(const PlacementGroupLedger& groups, const LeaseQueue& queue
                                    " bundles (", sum.ToString(), ")");
   std::vector<std::string> lacks;
   queue.ledger().available().Missing(sum).ForEach([&](std::string_view name, Amount) {
-    lacks.push_back(HeldBy(queue, name, PlacementGroupId{}));
+    lacks.push_back(HeldBy(queue, name, PlacementGroupId{}, name_of));
   });
   if (!lacks.empty())
     absl::StrAppend(&words, ": on node ", queue.view().local, " ", absl::StrJoin(lacks, "; "));

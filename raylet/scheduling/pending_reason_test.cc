@@ -33,6 +33,12 @@ struct Node {
     view.nodes[1].total = view.nodes[1].available = total;
     return view;
   }
+  static std::string NameOf(const Lease& lease) { return lease.spec->name; }
+  std::string Why(ProcessId owner, uint64_t key) const {
+    const auto pending = queue.FindPending(owner, key);
+    return pending.has_value() ? WhyPending(*pending, queue, NameOf) : "";
+  }
+  std::string WhyGroup() const { return sheaf::WhyGroup(groups, queue, kGroup, NameOf); }
   SeededRandom random{1};
   ResourceLedger ledger;
   ClusterView view;
@@ -47,21 +53,26 @@ SCENARIO("a demand that waits for CPUs names who holds them") {
   node.queue.OnDemand(kA, Wants(1, "f", "CPU:1", 2), kSecond);
   node.queue.OnDemand(kB, Wants(1, "g", "CPU:1", 1), kSecond);
   CHECK(
-      WhyDemand(node.queue, kB, 1) ==
+      node.Why(kB, 1) ==
       "waits for 1 CPU: 2 of 2 CPU are held by 2 leases of f (owner 1.5, which was asked for 1 of "
       "them)");
-  CHECK(WhyDemand(node.queue, kA, 1) ==
-        "is not waiting: all leases asked for are granted, or none is asked for");
+  CHECK(node.Why(kA, 1).empty());
+  THEN("by what runs there now") {
+    CHECK_THAT(WhyPending(*node.queue.FindPending(kB, 1), node.queue,
+                          [](const Lease& lease) { return lease.number == 1 ? "sq" : "slow"; }),
+               Catch::Contains("1 lease of slow") && Catch::Contains("1 lease of sq"));
+  }
   WHEN("a larger request has room kept free") {
     node.queue.OnDemand({1, 7}, Wants(1, "h", "CPU:2", 1), kSecond);
     const Nanos later = kSecond + node.queue.options().reserve_after;
     node.queue.OnTick(later);
     THEN("one of the two says so, the other whom it waits for") {
       const bool small_first = node.queue.FindPending(kB, 1)->reserving;
-      CHECK(WhyDemand(node.queue, small_first ? ProcessId{1, 7} : kB, 1).find("larger request") !=
+      CHECK(node.Why(small_first ? ProcessId{1, 7} : kB, 1).find("larger request") !=
             std::string::npos);
-      CHECK(WhyDemand(node.queue, small_first ? kB : ProcessId{1, 7}, 1)
-                .find("room is being kept free for it") != std::string::npos);
+      CHECK(
+          node.Why(small_first ? kB : ProcessId{1, 7}, 1).find("room is being kept free for it") !=
+          std::string::npos);
     }
   }
 }
@@ -75,7 +86,7 @@ SCENARIO("a cap on blocked workers is named") {
   node.queue.OnBlocked(2, kSecond);
   node.queue.OnTick(2 * kSecond);
   node.queue.OnDemand(kB, Wants(1, "g", "CPU:2", 1), 2 * kSecond);
-  CHECK(WhyDemand(node.queue, kB, 1) ==
+  CHECK(node.Why(kB, 1) ==
         "waits for 2 CPU: 1 of 2 CPU is held by 1 lease of f (owner 1.5); 1 CPU of blocked workers "
         "are lent; 2 blocked workers, cap of 1 that lend their CPUs reached");
 }
@@ -83,7 +94,7 @@ SCENARIO("a cap on blocked workers is named") {
 SCENARIO("what nobody has is named, with the remedy") {
   Node node("CPU:2");
   node.queue.OnDemand(kA, Wants(1, "f", "slot:1", 1), kSecond);
-  CHECK(WhyDemand(node.queue, kA, 1) ==
+  CHECK(node.Why(kA, 1) ==
         "no node has the resource 'slot'; add a node with it or lower the request");
 }
 
@@ -96,30 +107,28 @@ SCENARIO("placement groups, and what waits for them") {
   strategy->set_bundle(-1);
   node.queue.OnDemand(kA, demand, kSecond);
   const std::string name = kGroup.ToHex();
-  CHECK(WhyDemand(node.queue, kA, 1) ==
+  CHECK(node.Why(kA, 1) ==
         "waits for placement group " + name + ", of which this node has not heard");
-  CHECK(WhyGroup(node.groups, node.queue, kGroup) == "was removed, or was never made");
+  CHECK(node.WhyGroup() == "was removed, or was never made");
 
   node.queue.OnDemand(kB, Wants(1, "g", "CPU:1", 1), kSecond);
   GroupSpec spec;
   spec.id = kGroup;
   spec.bundles = {Parsed("CPU:1"), Parsed("CPU:1")};
   node.groups.OnCreate(spec, kA, kSecond);
-  CHECK(WhyDemand(node.queue, kA, 1) ==
-        "waits for placement group " + name + ", which is not placed yet");
-  CHECK(WhyGroup(node.groups, node.queue, kGroup) ==
+  CHECK(node.Why(kA, 1) == "waits for placement group " + name + ", which is not placed yet");
+  CHECK(node.WhyGroup() ==
         "waits for room for 2 of 2 bundles (2 CPU): on node 1 1 of 2 CPU is held by 1 lease of g "
         "(owner 1.6)");
   node.queue.OnDemand(kB, Wants(1, "g", "CPU:1", 0), kSecond);
   node.queue.OnReturn(1, kSecond);
   node.groups.OnRoom(kSecond);
   node.queue.OnGroupChanged(kGroup, kSecond);
-  CHECK(WhyGroup(node.groups, node.queue, kGroup) == "is placed on node 1");
-  CHECK(WhyDemand(node.queue, kA, 1) ==
+  CHECK(node.WhyGroup() == "is placed on node 1");
+  CHECK(node.Why(kA, 1) ==
         "waits for 1 CPU in its placement group: 2 of 2 CPU are held by 2 leases of f (owner 1.5)");
   node.queue.OnDemand(kB, Wants(1, "g", "CPU:1", 1), kSecond);
-  CHECK(WhyDemand(node.queue, kB, 1) ==
-        "waits for 1 CPU: 2 of 2 CPU are held by placement groups (2 CPU)");
+  CHECK(node.Why(kB, 1) == "waits for 1 CPU: 2 of 2 CPU are held by placement groups (2 CPU)");
 }
 
 SCENARIO("a lease without a worker says what starts") {

@@ -354,6 +354,10 @@ def test_the_command_line(cluster, url, tmp_path):
     assert "\nout\n" in done.stdout and "Job 'by_hand' failed" in done.stdout
     assert run("logs", "by_hand").stdout == "out\n"
     assert "by_hand" in run("list").stdout
+    again = run("submit", "--submission-id", "by_hand", "--", "true")
+    assert again.returncode == 1 and "use a different submission_id.\n" in again.stderr
+    nobody = run("list", f"--address={tmp_path}")
+    assert nobody.returncode == 3 and "no node runs" in nobody.stderr, nobody.stderr
     assert "failed" in run("status", "by_hand").stdout
     assert run("delete", "by_hand").returncode == 0
     assert run("status", "by_hand").returncode == 1

@@ -6,8 +6,10 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/node_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "telemetry/event_words.h"
 #include "telemetry/row_filters.h"
+#include "telemetry/why_counts.h"
 #include "worker/core/process_core.h"
 #include "worker/limits.h"
 
@@ -238,13 +240,77 @@ void CountObjects(ProcessCore& core, proto::StateAnswer& answer) {
   }
 }
 
+void AddCount(std::string_view key, uint64_t count, proto::StateAnswer& answer) {
+  proto::CountRow& row = *answer.add_counts();
+  row.set_key(std::string(key));
+  row.set_count(count);
+}
+
+std::string WhyActor(const ProcessCore& core, const TaskRecord& creation,
+                     proto::StateAnswer& answer) {
+  const CreatedActor& actor = *creation.target.created();
+  if (creation.state == TaskState::kWaitingForArguments) return core.owner.WordsOf(creation);
+  if (actor.lease == 0) {
+    AddCount(telemetry::kWhyLease, actor.key, answer);
+    return actor.state == proto::ActorAnswer::RESTARTING ? "waits for a worker to restart in"
+                                                         : "waits for a worker";
+  }
+  return absl::StrCat(actor.constructed ? "is alive" : "starts: its constructor runs",
+                      " in process ", actor.process.ToString());
+}
+
+std::string WhyCall(ProcessCore& core, const TaskRecord& task, proto::StateAnswer& answer) {
+  if (task.spec->spec.kind() == proto::TaskTemplate::ACTOR_CREATION)
+    return WhyActor(core, task, answer);
+  if (task.state == TaskState::kFinished) return "has ended";
+  const LeaseKey* key = task.spec->key;
+  if (task.spec->spec.kind() == proto::TaskTemplate::TASK && task.state == TaskState::kQueued &&
+      key != nullptr && key->notice.empty())
+    AddCount(telemetry::kWhyLease, key->number, answer);
+  return core.owner.WordsOf(task);
+}
+
+std::string WhyObject(const ObjectEntry& object) {
+  switch (object.state) {
+    case ObjectState::kPending:
+      return "the object is still to come";
+    case ObjectState::kError:
+      return "the object is an error: what should have made it has failed";
+    default:
+      return absl::StrCat("the object is ready: ", object.size, " bytes (", PlaceOf(object), ")");
+  }
+}
+
+// Of a call, an actor or an object that this process made.
+void AnswerWhy(ProcessCore& core, const std::string& hex, proto::StateAnswer& answer) {
+  const absl::StatusOr<ObjectId> id = ObjectId::FromHex(hex);
+  if (!id.ok() || id->maker() != core.self) return;
+  const TaskId call = TaskOf(*id);
+  const TaskRecord* found = nullptr;
+  core.owner.tasks.ForEach([&](TaskRecord& task) {
+    if (core.owner.tasks.IdOf(task) == call) found = &task;
+  });
+  if (found != nullptr) {
+    answer.set_words(absl::StrCat(TaskTable::NameOf(*found), " ", WhyCall(core, *found, answer)));
+    return;
+  }
+  core.owner.references.ForEach([&](const ObjectEntry& object) {
+    if (object.owned && object.id == *id) answer.set_words(WhyObject(object));
+  });
+  if (answer.words().empty() && id->index() == 0 &&
+      id->sequence() < core.owner.references.NextSequence()) {
+    AddCount(telemetry::kWhyMade, 1, answer);
+  }
+}
+
 }  // namespace
 
 proto::StateAnswer AnswerOf(ProcessCore& core, const proto::StateQuery& query) {
   proto::StateAnswer answer;
   answer.set_request(query.request());
   RowBudget budget(query.limit(), answer);
-  if (query.what() == proto::StateQuery::TASKS || query.what() == proto::StateQuery::WHY) {
+  if (query.what() == proto::StateQuery::WHY) AnswerWhy(core, query.id(), answer);
+  if (query.what() == proto::StateQuery::TASKS) {
     AddOwnCalls(core, query, budget, answer);
     AddRunningCalls(core, query, budget, answer);
   }

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "worker/core/state_rows.h"
 
+#include "telemetry/why_counts.h"
 #include "worker/core/core_node_for_test.h"
 
 namespace sheaf {
@@ -10,6 +11,9 @@ struct RowsTest {
   ObjectHandle Submit(const std::string& name) {
     proto::TaskTemplate spec;
     spec.set_name(name);
+    return Submit(spec);
+  }
+  ObjectHandle Submit(const proto::TaskTemplate& spec) {
     ArgumentList arguments;
     return node.core->SubmitOne(node.core->MakeTemplate(spec), &arguments, {});
   }
@@ -43,8 +47,69 @@ SCENARIO("a process tells of the calls that it has made and that it runs") {
   CHECK(answer.tasks(1).name() == "cube");
   CHECK(answer.tasks(1).state() == "RUNNING");
   CHECK(answer.tasks(1).owner() == kWorker.packed());
-  CHECK(test.Ask(proto::StateQuery::WHY, TaskOf(result.id()).ToHex()).tasks_size() == 1);
   CHECK(test.Ask(proto::StateQuery::NODES).tasks_size() == 0);
+}
+
+SCENARIO("why: the maker of an id says what that one waits for, or that it runs or has ended") {
+  RowsTest test;
+  const auto why = [&](auto id) { return test.Ask(proto::StateQuery::WHY, id.ToHex()); };
+  const auto count = [](const proto::StateAnswer& answer, std::string_view key) -> uint64_t {
+    for (const proto::CountRow& row : answer.counts())
+      if (row.key() == key) return row.count();
+    return 0;
+  };
+  proto::TaskTemplate large;
+  large.set_name("large");
+  (*large.mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] = 640'000;
+  const ObjectHandle waits = test.Submit(large);
+  const uint64_t key = test.node.Taken<proto::LeaseDemand>(FrameKind::kLeaseDemand).key();
+  const ObjectHandle first = test.Submit("square");
+  const ObjectHandle second = test.Submit("cube");
+  proto::LeaseGrant grant;
+  grant.set_key(test.node.Taken<proto::LeaseDemand>(FrameKind::kLeaseDemand).key());
+  grant.set_lease(1);
+  grant.set_worker(kWorker.packed());
+  test.node.FromRaylet(FrameKind::kLeaseGrant, grant);
+
+  proto::StateAnswer answer = why(TaskOf(waits.id()));
+  CHECK(answer.words() == "large waits for a worker; 0 are leased for tasks like it");
+  CHECK(count(answer, telemetry::kWhyLease) == key);
+  CHECK(why(waits.id()).words() == answer.words());  // Its result is the same question.
+  answer = why(TaskOf(first.id()));
+  CHECK(answer.words() == "square runs");
+  CHECK(count(answer, telemetry::kWhyLease) == 0);
+  answer = why(TaskOf(second.id()));
+  CHECK(answer.words() == "cube waits for a worker; 1 are leased for tasks like it");
+  CHECK(count(answer, telemetry::kWhyLease) == grant.key());
+  const TaskId ended = TaskId::Make(kSelf, test.node.core->owner.references.NextSequence());
+  CHECK(why(ended).words().empty());
+  CHECK(count(why(ended), telemetry::kWhyMade) == 1);
+  for (const TaskId unknown : {TaskId::Make(kSelf, 1'000'000), TaskId::Make(kWorker, 1)})
+    CHECK(why(unknown).counts_size() == 0);
+}
+
+SCENARIO("why: an actor waits for a worker, starts, lives") {
+  RowsTest test;
+  OwnerState& owner = test.node.core->owner;
+  TemplateRecord spec;
+  spec.spec.set_name("Counter");
+  spec.spec.set_kind(proto::TaskTemplate::ACTOR_CREATION);
+  spec.spec.set_num_returns(1);
+  TaskRecord* creation = owner.tasks.Add(spec, {}, nullptr, {});
+  const ObjectHandle actor(creation->first_return);
+  owner.created_actors.Create(*creation);
+  const auto why = [&] { return test.Ask(proto::StateQuery::WHY, TaskOf(actor.id()).ToHex()); };
+  const auto demand = test.node.Taken<proto::LeaseDemand>(FrameKind::kLeaseDemand);
+  CHECK(why().words() == "Counter waits for a worker");
+  REQUIRE(why().counts_size() == 1);
+  CHECK(why().counts(0).count() == demand.key());
+  proto::LeaseGrant grant;
+  grant.set_key(demand.key());
+  grant.set_lease(1);
+  grant.set_worker(kWorker.packed());
+  test.node.FromRaylet(FrameKind::kLeaseGrant, grant);
+  CHECK(why().words() == "Counter starts: its constructor runs in process " + kWorker.ToString());
+  CHECK(why().counts_size() == 0);
 }
 
 SCENARIO("filters choose calls before the limit does") {

@@ -15,9 +15,6 @@ namespace {
 constexpr int kMemoryRetries = 3;  // A task whose worker the memory watch killed.
 constexpr Nanos kFirstBackoff = 100 * kMillisecond;
 constexpr Nanos kLastBackoff = 2 * kSecond;
-// Fewer bytes of arguments are brought to where there is a worker sooner than a worker is found
-// beside them.
-constexpr uint64_t kBytesThatCount = 1 << 20;
 
 }  // namespace
 
@@ -85,22 +82,6 @@ size_t TaskSubmitter::Depth(const LeaseKey& key) const {
   return std::clamp<size_t>(kWorkAhead / std::max<Nanos>(key.typical_run, 1), 1, kMaxDepth);
 }
 
-// Where the bytes of a task's arguments lie; a node with few of them does not count.
-std::vector<std::pair<NodeNumber, uint64_t>> TaskSubmitter::ArgumentBytes(
-    const TaskRecord& task) const {
-  absl::btree_map<NodeNumber, uint64_t> bytes;
-  if (!task.references) return {};
-  for (const auto& argument : task.references->arguments) {
-    const ObjectEntry& object = *argument.object;
-    if (object.state != ObjectState::kStore || !object.location.known()) continue;
-    bytes[object.location.node] += object.size;
-    if (!object.extra) continue;
-    for (const ObjectLocation& copy : object.extra->copies) bytes[copy.node] += object.size;
-  }
-  absl::erase_if(bytes, [](const auto& entry) { return entry.second < kBytesThatCount; });
-  return {bytes.begin(), bytes.end()};
-}
-
 OwnedLease* TaskSubmitter::Choose(LeaseKey& key) {
   const size_t depth = Depth(key);
   NodeNumber wanted = 0;  // With most bytes of the next task's arguments.
@@ -142,45 +123,6 @@ void TaskSubmitter::PushTo(OwnedLease& lease, TaskRecord& task) {
   lease.idle_since = 0;
   tasks_.Push(task, *lease.worker, lease.number, ++lease.pushes);
   lease.in_flight.PushBack(&task);
-}
-
-void TaskSubmitter::UpdateDemand(LeaseKey& key) {
-  const size_t held = key.leases.size();
-  // More than is held only while tasks queue; then enough for all of them, in steps, so that each
-  // step is one message.
-  size_t wanted = held;
-  if (!key.queue.empty()) {
-    wanted = held + key.queue.size;
-    size_t step = 1;
-    while (step < wanted) step *= 2;
-    wanted = std::min<size_t>(step, 1 << 16);
-    if (wanted < key.wanted_sent) wanted = key.wanted_sent;
-  } else if (key.wanted_sent <= held) {
-    return;
-  }
-  if (key.announced && wanted == key.wanted_sent) return;
-  proto::LeaseDemand demand;
-  demand.set_key(key.number);
-  if (!key.announced) *demand.mutable_spec() = key.spec;
-  key.announced = true;
-  demand.set_wanted(static_cast<uint32_t>(wanted));
-  demand.set_backlog(key.queue.size);
-  if (!key.queue.empty() && key.queue.first->has_reference_arguments()) {
-    for (const auto& [node, bytes] : ArgumentBytes(*key.queue.first)) {
-      demand.add_argument_nodes(node);
-      demand.add_argument_node_bytes(bytes);
-    }
-  }
-  key.wanted_sent = static_cast<uint32_t>(wanted);
-  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
-}
-
-void TaskSubmitter::WantOnlyHeld(LeaseKey& key) {
-  key.wanted_sent = static_cast<uint32_t>(key.leases.size());
-  proto::LeaseDemand demand;
-  demand.set_key(key.number);
-  demand.set_wanted(key.wanted_sent);
-  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
 }
 
 void TaskSubmitter::OnGrant(const proto::LeaseGrant& grant) {
@@ -440,7 +382,7 @@ Nanos TaskSubmitter::Tick() {
     }
   }
   for (OwnedLease* lease : lingered) Return(*lease, false);
-  return next;
+  return std::min(next, Settle(now));
 }
 
 void TaskSubmitter::ReturnAll() {
@@ -458,7 +400,7 @@ std::string TaskSubmitter::Words(const TaskRecord& task) const {
                           " are leased for tasks like it");
     }
     case TaskState::kPushed:
-      return "runs, or is next on its worker";
+      return task.target.lease()->in_flight.first == &task ? "runs" : "is next on its worker";
     case TaskState::kDelayed:
       return absl::StrCat("waits to be tried again, attempt ", task.attempt + 1);
     case TaskState::kFinished:

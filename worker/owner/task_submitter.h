@@ -39,8 +39,9 @@ struct OwnedLease {
 
 struct LeaseKey {
   uint64_t number = 0;
-  proto::LeaseSpec spec;
+  proto::LeaseSpec spec;   // Named as the task that waited first when the raylet heard of it last.
   bool announced = false;  // The raylet has the spec.
+  bool settles = false;    // In `settling_`.
   TaskList queue;
   std::vector<std::unique_ptr<OwnedLease>> leases;
   uint32_t wanted_sent = 0;
@@ -55,6 +56,8 @@ class TaskSubmitter final : public TaskDispatcher {
   static constexpr Nanos kLinger = 100 * kMillisecond;  // An idle lease is kept so long.
   // After so long without progress, others' work is taken back.
   static constexpr Nanos kLongTask = 5 * kMillisecond;
+  // So often the raylet hears how many tasks are left in a queue that gets shorter.
+  static constexpr Nanos kSettle = 100 * kMillisecond;
   // A worker that returns nothing, as its lease had not begun there, is asked again.
   static constexpr Nanos kAskBackAgain = 50 * kMillisecond;
   static constexpr size_t kMaxDepth = 1000;
@@ -101,6 +104,8 @@ class TaskSubmitter final : public TaskDispatcher {
   size_t Depth(const LeaseKey& key) const;
   void PushTo(OwnedLease& lease, TaskRecord& task);
   void UpdateDemand(LeaseKey& key);
+  void SendDemand(LeaseKey& key, size_t wanted);
+  Nanos Settle(Nanos now);           // When it wants to be called next.
   void WantOnlyHeld(LeaseKey& key);  // Nothing waits: no lease beyond those held is needed.
   void Return(OwnedLease& lease, bool discard);
   void TakeBackFrom(OwnedLease& lease);
@@ -116,6 +121,8 @@ class TaskSubmitter final : public TaskDispatcher {
   absl::flat_hash_map<std::string, std::unique_ptr<LeaseKey>> keys_;  // By serialized spec.
   absl::flat_hash_map<uint64_t, LeaseKey*> by_number_;
   uint64_t next_key_ = 1;
+  std::vector<uint64_t> settling_;  // Keys that may have asked for more than they need now.
+  Nanos settle_at_ = 0;
   absl::btree_map<ProcessId, OwnedLease*> by_worker_;
   struct DelayedTask {
     uint32_t cookie;

@@ -92,7 +92,7 @@ export function Table<T>(props: Props<T>) {
         />
       </div>
       {error.value !== null && <Problem of={error.value} />}
-      {answer && <Warnings of={answer} />}
+      {answer && <Warnings of={answer} paged={props.kind === "tasks"} />}
       {answer && (answer.rows.length > 0 ? (
         <Grid {...props} rows={answer.rows} order={order} onOrder={setOrder} />
       ) : (
@@ -124,8 +124,9 @@ function place<T>(answer: Rows<T>, after: string[]): string {
   return `${count(begin + 1)}–${count(begin + answer.rows.length)} of ${count(answer.total)}`;
 }
 
-function Warnings<T>(props: { of: Rows<T> }) {
-  const { late_nodes: late, events_lost: lost, truncated, total } = props.of;
+/** `paged`: nodes give a page of what they have, so that there are more rows says nothing. */
+function Warnings<T>(props: { of: Rows<T>; paged: boolean }) {
+  const { late_nodes: late, events_lost: lost, truncated } = props.of;
   return (
     <>
       {late.length > 0 && (
@@ -133,8 +134,8 @@ function Warnings<T>(props: { of: Rows<T> }) {
           Without the rows of node{late.length > 1 ? "s" : ""} {late.join(", ")}, which did not answer in time.
         </p>
       )}
-      {truncated && total !== null && (
-        <p class="hint">The cluster has more than the {count(10_000)} rows that were looked through; a filter for an id, a name, an owner or a node looks at all.</p>
+      {truncated && !props.paged && (
+        <p class="hint">The cluster has more rows than were looked through; a filter for an id, a name, an owner or a node looks at all.</p>
       )}
       {lost > 0 && (
         <p class="hint">{count(lost)} more calls ended before their node looked; Functions counts them all.</p>

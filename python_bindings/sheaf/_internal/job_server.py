@@ -123,6 +123,7 @@ class Server:
             time.sleep(_PAUSE_S)
         if status != 200:
             text = answer.decode("utf-8", "replace").strip()
+            text = text.removesuffix(".")
             raise RuntimeError(f"Request failed with status code {status}: {text}.")
         return json.loads(answer) if answer else None
 

@@ -170,10 +170,11 @@ def stop(arguments: list[str]) -> int:
 
 
 def job(arguments: list[str]) -> int:
-    """As `sheaf job`."""
+    """As `sheaf job`, but for Ray's exit code when nobody answers."""
     from sheaf import job_cli  # For this command alone.
 
-    return job_cli.main(arguments)
+    code = job_cli.main(arguments)
+    return 1 if code == job_cli.NO_NODE else code
 
 
 def timeline(arguments: list[str]) -> int:

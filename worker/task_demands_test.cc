@@ -1,0 +1,48 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/owner_state_for_test.h"
+
+namespace sheaf {
+
+SCENARIO("the raylet hears how many tasks are left, and of which function, a few times a second") {
+  Fixture f;
+  TemplateRecord& sq = const_cast<TemplateRecord&>(f.Template());
+  TemplateRecord& slow = const_cast<TemplateRecord&>(f.Template());
+  sq.spec.mutable_lease()->set_name("sq");
+  slow.spec.mutable_lease()->set_name("slow");
+  std::vector<ObjectHandle> results;
+  for (int i = 0; i < 20; ++i) results.push_back(f.Submit(sq));
+  f.Grant();
+  f.Reply(f.TakePush(), "1");  // They are short: all others are pushed.
+  std::string name;            // As the raylet heard it last.
+  const auto told = [&] {
+    f.owner.Tick();
+    std::vector<proto::LeaseDemand> demands;
+    while (f.transport.Count(FrameKind::kLeaseDemand) > 0) {
+      proto::LeaseDemand& demand = demands.emplace_back();
+      REQUIRE(demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
+      if (demand.has_spec()) name = demand.spec().name();
+    }
+    return demands;
+  };
+  CHECK_FALSE(told().empty());
+  CHECK(name == "sq");
+  while (f.transport.Count(FrameKind::kPushTask) > 0)
+    f.Reply(f.TakePush(), "1", ReplyStatus::kDone, 2 * kMillisecond);
+  for (int i = 0; i < 20; ++i) results.push_back(f.Submit(slow));
+  f.clock.Advance(TaskSubmitter::kSettle);
+  proto::LeaseDemand last = told().back();
+  CHECK(last.wanted() == 20);  // One of them runs.
+  CHECK(last.backlog() == 19);
+  CHECK(name == "slow");
+  for (int i = 0; i < 3; ++i) f.Reply(f.TakePush(), "1", ReplyStatus::kDone, 2 * kMillisecond);
+  CHECK(told().empty());  // Not for each.
+  f.clock.Advance(TaskSubmitter::kSettle);
+  const auto then = told();
+  REQUIRE(then.size() == 1);
+  CHECK(then[0].wanted() == 17);
+  CHECK_FALSE(then[0].has_spec());
+  f.clock.Advance(TaskSubmitter::kSettle);
+  CHECK(told().empty());
+}
+
+}  // namespace sheaf

@@ -122,6 +122,9 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
     if (peer == kGcs) node->OnGcsLink(up);
     const bool refused = absl::IsUnauthenticated(reason) || absl::IsFailedPrecondition(reason);
     if (!up && peer == kGcs && refused) node->events_.on_refused(reason);
+    if (!up && peer == kGcs && !refused) {
+      node->events_.on_unreachable(std::string(reason.message()));
+    }
     if (!up && node->hosts_gcs_ && absl::IsAborted(reason)) node->events_.on_deposed(reason);
   };
   std::string on_any_port;

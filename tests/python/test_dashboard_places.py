@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import urllib.error
@@ -155,8 +156,8 @@ def test_https_and_certificates_that_are_replaced(tmp_path, certificates):
 def test_beyond_this_machine_the_clusters_certificates_count(tmp_path, certificates):
     flags = [f"--tls-dir={certificates}", "--dashboard-host=0.0.0.0"]
     with Head(tmp_path, *flags) as head:
-        assert head.url.startswith("https://0.0.0.0:")
-        url = head.url.replace("0.0.0.0", "127.0.0.1")
+        assert head.url.startswith(f"https://{socket.gethostname()}:")  # Others can use it.
+        url = head.url.replace(socket.gethostname(), "127.0.0.1")
         assert asked(url, context=context_of(certificates))[0] == 401
         assert asked(url, context=context_of(certificates, with_own=True))[0] == 200
         token = sheaf_command("token", "--http", f"--token-file={tmp_path}/token").strip()

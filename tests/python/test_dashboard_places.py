@@ -167,6 +167,30 @@ def test_beyond_this_machine_the_clusters_certificates_count(tmp_path, certifica
         assert head.url.startswith("http://127.0.0.1:")
 
 
+@pytest.mark.parametrize(
+    ("flags", "answer"),
+    [
+        ([], (403, "--dashboard-writable (sheaf start)")),
+        (["--dashboard-writable"], (404, "none")),  # There is no such job.
+        (["--dashboard-read-only"], (403, "")),
+    ],
+)
+def test_pages_beyond_this_machine_change_something_where_the_node_says_so(
+    tmp_path, certificates, flags, answer
+):
+    with Head(tmp_path, f"--tls-dir={certificates}", "--dashboard-host=0.0.0.0", *flags) as head:
+        url = head.url.replace(socket.gethostname(), "127.0.0.1")
+        page = {"Origin": url, "Sec-Fetch-Site": "same-origin", "X-Sheaf": "1"}
+        request = urllib.request.Request(
+            f"{url}/api/jobs/none/stop", b"", {**page, "Content-Type": "application/json"}
+        )
+        context = context_of(certificates, with_own=True)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=WAIT_S, context=context)
+        status, words = answer
+        assert refused.value.code == status and words in refused.value.read().decode()
+
+
 def test_a_wrong_token_slows_only_itself(tmp_path):
     with Head(tmp_path) as head:
         token = sheaf_command("token", "--http", f"--token-file={tmp_path}/token").strip()

@@ -97,7 +97,6 @@ class Gcs {
     options.gcs.least_term = flags_.least_term;
     if (!flags_.must_exist) options.gcs.return_within = kReturnToHead;
     options.gcs.max_ended_submissions = flags_.keep_jobs;
-    options.gcs.unix_ns_at_zero = UnixNow() - MonotonicNow();
     options.database = flags_.database;
     options.metrics = reinterpret_cast<metrics::Page*>(metrics_.data());
     options.tick_period = 0;  // By the node's pulses.

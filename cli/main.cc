@@ -131,6 +131,13 @@ class CommandLine {
              "The dashboard's certificate, in PEM (default: beyond this machine that of --tls-dir, "
              "else none)");
     AddTyped(command, "--dashboard-tls-key", node.dashboard_tls_key, "FILE", "Its key");
+    CLI::Option* const writable =
+        command->add_flag("--dashboard-writable", node.dashboard_writable,
+                          "Let browsers that logged in to the dashboard change something, too");
+    command
+        ->add_flag("--dashboard-read-only", node.dashboard_read_only,
+                   "Let nobody change anything by the dashboard")
+        ->excludes(writable);
     AddTyped(command, "--sd-file", node.targets_file, "FILE",
              "Where a head lists the metrics of all nodes for Prometheus (default: "
              "prometheus_sd.json in its session)");

@@ -230,10 +230,10 @@ class Node {
         });
       });
     };
-    events.on_refused = [this, head = flags.join](absl::Status why) {
-      raylet_->RefuseRegistration(
-          absl::Status(why.code(), absl::StrCat("cannot join ", head, ": ", why.message())));
+    events.on_refused = [this](const absl::Status& why) {
+      raylet_->RefuseRegistration(joining_->Refused(why));
     };
+    events.on_unreachable = [this](std::string why) { joining_->OnUnreachable(std::move(why)); };
     events.on_deposed = [this](absl::Status why) {
       gcs_child_->Silence();
       RequestStop(std::string(why.message()));

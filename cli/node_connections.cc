@@ -122,6 +122,9 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
     if (peer == kGcs) node->OnGcsLink(up);
     const bool refused = absl::IsUnauthenticated(reason) || absl::IsFailedPrecondition(reason);
     if (!up && peer == kGcs && refused) node->events_.on_refused(reason);
+    if (!up && peer == kGcs && !refused) {
+      node->events_.on_unreachable(std::string(reason.message()));
+    }
     if (!up && node->hosts_gcs_ && absl::IsAborted(reason)) node->events_.on_deposed(reason);
   };
   std::string on_any_port;
@@ -234,6 +237,10 @@ void NodeConnections::PublishMetrics(metrics::Page& page) {
 }
 
 void NodeConnections::SetAddress(NodeNumber node, const std::string& address) {
+  {
+    const MutexLock lock(mutex_);
+    if (dead_.contains(node)) return;  // Numbers are never used again.
+  }
   links_->SetAddress(RayletOf(node), address);
 }
 
@@ -283,8 +290,11 @@ void NodeConnections::Forget(NodeNumber node) {
     dead_.insert(node);
     unheard_since_.erase(node);
   }
-  // The GCS still has a word for it: that it is dead and must end.
-  if (!hosts_gcs_) links_->Forget(RayletOf(node));
+  if (hosts_gcs_) {  // The GCS still has a word for it: that it is dead and must end.
+    links_->SetAddress(RayletOf(node), "");
+  } else {
+    links_->Forget(RayletOf(node));
+  }
 }
 
 }  // namespace sheaf::cli

@@ -170,7 +170,24 @@ std::string StateLeftBehind(const NodeFlags& flags) {
   return {};
 }
 
-std::string Hints(const ReadyLine& line, double milliseconds, const std::string& left_behind) {
+// What another node is started with; of files this node's names, which may be others there.
+std::string JoinLine(const ReadyLine& line, const NodeFlags& flags) {
+  const absl::StatusOr<Settings> settings = LoadSettings();
+  const auto either = [&](const std::string& flag, std::string Settings::* setting) {
+    return flag.empty() && settings.ok() ? (*settings).*setting : flag;
+  };
+  std::string words = absl::StrCat("sheaf start --address=", line.address);
+  for (const auto& [name, value] :
+       {std::pair{" --tls-dir=", either(flags.tls_directory, &Settings::tls_directory)},
+        {" --tls-peer-name=", either(flags.tls_peer_name, &Settings::tls_peer_name)},
+        {" --token-file=", flags.token_file}}) {
+    if (!value.empty()) absl::StrAppend(&words, name, value);
+  }
+  return words;
+}
+
+std::string Hints(const ReadyLine& line, const NodeFlags& flags, double milliseconds,
+                  const std::string& left_behind) {
   char took[32];
   std::snprintf(took, sizeof(took), "%.0f ms", milliseconds);
   return absl::StrCat(
@@ -184,7 +201,7 @@ std::string Hints(const ReadyLine& line, double milliseconds, const std::string&
       "  sheaf status         what the node has, and what is asked of it\n",
       "  sheaf list tasks     what runs and what waits; sheaf why ID says for what\n",
       "  sheaf stop           ends the node\n",
-      "Another node joins with: sheaf start --address=", Printable(line.address), "\n",
+      "Another node joins with: ", Printable(JoinLine(line, flags)), "\n",
       "A program joins this node with SHEAF_ADDRESS=latest, or with the session directory in place "
       "of latest.\n",
       left_behind.empty()
@@ -225,6 +242,8 @@ std::vector<std::string> NodeFlags::Arguments() const {
   if (dashboard_port >= 0) add("--dashboard-port", std::to_string(dashboard_port));
   add_file("--dashboard-tls-cert", dashboard_tls_certificate);
   add_file("--dashboard-tls-key", dashboard_tls_key);
+  if (dashboard_writable) out.emplace_back("--dashboard-writable");
+  if (dashboard_read_only) out.emplace_back("--dashboard-read-only");
   add_file("--sd-file", targets_file);
   add_file("--metrics-token-file", metrics_token_file);
   add_file("--token-file", token_file);
@@ -293,7 +312,7 @@ int RunStart(const StartOptions& options) {
                             .Done()
                             .c_str());
   } else {
-    std::fputs(Hints(started->line, milliseconds, left_behind).c_str(), stdout);
+    std::fputs(Hints(started->line, options.node, milliseconds, left_behind).c_str(), stdout);
   }
   return kDone;
 }

@@ -34,14 +34,16 @@ struct NodeFlags {
   int dashboard_port = -1;                // -1: 8265, or the next that is free.
   std::string dashboard_tls_certificate;  // Files in PEM; empty: as docs/cli.md says.
   std::string dashboard_tls_key;
-  std::string targets_file;  // Of a head, for Prometheus. Empty: in its session.
-  std::string join;          // HOST:PORT of the head. Empty: be the head of a cluster.
-  std::string host;          // Where this node listens; empty: 127.0.0.1.
-  std::string advertise;     // HOST:PORT that others dial; empty: as it listens.
-  int port = -1;             // -1: of a head 6379, or a free one if that is taken; else a free one.
-  int health_port = -1;      // For probes, beside `port`; -1: none.
-  std::string token_file;    // Counts before the environment. Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE,
-                             // or `token` in the directory of sessions.
+  bool dashboard_writable = false;   // Browsers that logged in may change something, too.
+  bool dashboard_read_only = false;  // Nobody may, by it.
+  std::string targets_file;          // Of a head, for Prometheus. Empty: in its session.
+  std::string join;                  // HOST:PORT of the head. Empty: be the head of a cluster.
+  std::string host;                  // Where this node listens; empty: 127.0.0.1.
+  std::string advertise;             // HOST:PORT that others dial; empty: as it listens.
+  int port = -1;           // -1: of a head 6379, or a free one if that is taken; else a free one.
+  int health_port = -1;    // For probes, beside `port`; -1: none.
+  std::string token_file;  // Counts before the environment. Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE,
+                           // or `token` in the directory of sessions.
   double unheard_limit = 15;       // Seconds; docs/cli.md.
   double join_timeout = 10;        // Seconds that the head may take to answer a node that joins.
   double gcs_lost_timeout = 1800;  // Seconds, 0: for ever; docs/cli.md.

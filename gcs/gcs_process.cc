@@ -76,6 +76,7 @@ void GcsProcess::Tick() {
 }
 
 absl::StatusOr<std::unique_ptr<GcsProcess>> GcsProcess::Start(GcsProcessOptions options) {
+  options.gcs.unix_ns_at_zero = UnixNow() - MonotonicNow();
   std::unique_ptr<GcsProcess> process(new GcsProcess(std::move(options)));
   if (process->options_.database.empty()) {
     process->storage_ = std::make_unique<MemoryStorage>(process->disk_, *process->loop_);

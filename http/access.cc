@@ -41,7 +41,10 @@ Verdict JudgeChange(const AccessRules& rules, const Caller& caller) {
   const bool page = caller.browser || caller.credential == Credential::kCookie;
   if (!page) return kAllowed;
   if (rules.trust == Trust::kTokenOnly && !rules.writable_pages) {
-    return {403, "Pages can only look here, unless the server runs with --writable."};
+    return {403,
+            "Pages can only look here, "
+            "unless it was started with --dashboard-writable (sheaf start) or --writable "
+            "(sheaf dashboard)."};
   }
   // A cookie of this host and port, Origin = Host and a header that foreign pages cannot send prove
   // the page where its browser does not say more. Who is known by the socket alone has to say it.

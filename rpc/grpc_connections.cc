@@ -12,6 +12,32 @@
 #include "rpc/grpc_links_parts.h"
 
 namespace sheaf {
+namespace {
+
+// Of an end that was dialled and ended the connection before it had said anything, as far as this
+// can be read from the words of gRPC.
+absl::Status WithTlsAdvice(const absl::Status& reason, bool tls_here) {
+  const absl::string_view words = reason.message();
+  if (!tls_here) {
+    if (!absl::StrContains(words, "Socket closed")) return reason;
+    return absl::UnavailableError(
+        absl::StrCat("it closes the connection before it has said a word, as one with TLS does to "
+                     "one without: if the cluster was started with --tls-dir, start this node with "
+                     "it, too (",
+                     words, ")"));
+  }
+  if (absl::StrContains(words, "wrong version number")) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("it speaks without TLS, and this node has a --tls-dir (or SHEAF_TLS_DIR): "
+                     "start all nodes of a cluster with it, or none (",
+                     words, ")"));
+  }
+  if (!absl::StrContains(words, "andshake") && !absl::StrContains(words, "SSL")) return reason;
+  return absl::UnauthenticatedError(absl::StrCat("the certificates do not fit: ", words));
+}
+
+}  // namespace
+
 bool GrpcLinks::WantsDial(const Link& link, Nanos now) const {
   return !stopping_ && !link.gone && link.current == nullptr && link.dialling == nullptr &&
          !link.address.empty() && now >= link.next_dial &&
@@ -131,11 +157,8 @@ void GrpcLinks::OnClosed(const std::shared_ptr<Connection>& connection,
     absl::Status reason = FromGrpc(status);
     if (reason.ok() || reason.code() == absl::StatusCode::kCancelled) {
       reason = absl::UnavailableError("the other end closed the connection");
-    } else if (certificates_ != nullptr && connection->phase == Phase::kAwaitChallenge &&
-               (absl::StrContains(reason.message(), "andshake") ||
-                absl::StrContains(reason.message(), "SSL"))) {
-      reason = absl::UnauthenticatedError(
-          absl::StrCat("the certificates do not fit: ", reason.message()));
+    } else if (connection->phase == Phase::kAwaitChallenge) {
+      reason = WithTlsAdvice(reason, certificates_ != nullptr);
     }
     Detach(connection, reason, &actions);
     connection->stream = nullptr;

@@ -166,6 +166,13 @@ void GrpcLinks::SetAddress(ProcessId peer, const std::string& address) {
     for (const auto& [key, link] : links_) {
       if (link->peer != peer || link->address == address) continue;
       link->address = address;
+      if (address.empty()) {
+        link->keep = false;
+        if (link->dialling != nullptr) {
+          Drop(link->dialling, absl::CancelledError("it is dialled no more"), &actions);
+        }
+        continue;
+      }
       link->next_dial = 0;
       link->backoff = kFirstBackoff;
       actions.tick = true;

@@ -107,7 +107,8 @@ class Links {
   virtual void AddSelf(ProcessId end) = 0;
   // Before AddSelf(kGcs). Others learn the term of the GCS that they dial.
   virtual void SetTerm(const GcsTerm& term) = 0;
-  // Where `peer` can be dialled; a repeat changes nothing.
+  // Where `peer` can be dialled; a repeat changes nothing. Empty: it is dialled no more, and let in
+  // when it dials; a connection that stands, stays.
   virtual void SetAddress(ProcessId peer, const std::string& address) = 0;
   // `peer` is dead (or refused): what is queued for it goes, its connections are closed and not
   // accepted again.

@@ -213,6 +213,27 @@ TEST_CASE("a forgotten peer is not spoken to, and not let in again") {
   CHECK(one.Fetch(kTwo, "x").status().code() == absl::StatusCode::kUnavailable);
 }
 
+TEST_CASE("who has no address any more is not dialled, and let in when it dials") {
+  TestNode one({kOne});
+  auto two = std::make_unique<TestNode>(std::vector{kTwo});
+  Proxy proxy(two->address());
+  one.links().SetAddress(kTwo, proxy.address());
+  one.Send(kTwo, "hello");
+  REQUIRE(two->AwaitFrames(1));
+  two.reset();
+  const int before = proxy.dials();
+  REQUIRE(WaitUntil(kTestPatience, [&] { return proxy.dials() > before; }));  // It is kept up.
+  one.links().SetAddress(kTwo, "");
+  one.Send(kTwo, "are you there?");
+  const int then = proxy.dials() + 1;  // One may have been on its way.
+  CHECK_FALSE(WaitUntil(2 * kSecond, [&] { return proxy.dials() > then; }));
+  two = std::make_unique<TestNode>(std::vector{kTwo});
+  two->links().SetAddress(kOne, one.address());
+  two->Send(kOne, "I am back");
+  REQUIRE(one.AwaitFrames(1));
+  REQUIRE(two->AwaitFrames(1));
+}
+
 TEST_CASE("frames for a peer without an address wait for one") {
   TestNode one({kOne}), two({kTwo});
   one.Send(kTwo, "early");

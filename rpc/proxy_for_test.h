@@ -76,6 +76,7 @@ class Proxy {
   // that waits at the sender: little more is read than may leave.
   void Throttle(int64_t bytes_per_second) { bytes_per_second_ = bytes_per_second; }
   int connections() const { return connections_; }
+  int dials() const { return dials_; }  // Those that led nowhere, too.
 
  private:
   struct Half {
@@ -108,6 +109,7 @@ class Proxy {
       }
       const UniqueFd accepted(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (accepted.valid()) {
+        ++dials_;
         auto pair = std::make_unique<Pair>();
         pair->dialler = UniqueFd(dup(accepted.get()));
         pair->target = ConnectTo(target_);
@@ -177,7 +179,7 @@ class Proxy {
   std::atomic<Hole> hole_ = Hole::kNone;
   std::atomic<Nanos> delay_ = 0;
   std::atomic<int64_t> bytes_per_second_ = 0;
-  std::atomic<int> connections_ = 0;
+  std::atomic<int> connections_ = 0, dials_ = 0;
   std::thread thread_;
 };
 

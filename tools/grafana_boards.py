@@ -355,6 +355,63 @@ JOBS = [
     chart("Processes attached", "sheaf_processes", by="node"),
 ]
 
+# Of sheaf.train (python_bindings/sheaf/train/run_metrics.py), by run.
+OF_RUNS = "sum by (run) ({})"
+TRAIN = [
+    stat(
+        "Workers that train",
+        f"sum(ray_train_workers{{{PICK}}})",
+        "short",
+        "Workers of the groups of all training runs.",
+    ),
+    stat(
+        "Steps a second",
+        f"sum(rate(ray_train_steps{{{PICK}}}{RATE}))",
+        "ops",
+        "Steps that training runs record.",
+    ),
+    stat(
+        "Groups formed",
+        f"sum(increase(ray_train_groups_formed{{{PICK}}}[1h]))",
+        "short",
+        "In the last hour; more than there were runs: workers were lost, or groups grew.",
+    ),
+    Panel(
+        "Workers, by run",
+        [Query(OF_RUNS.format(f"ray_train_workers{{{PICK}}}"), "{{run}}")],
+        "short",
+        "Workers of the group of each run; 0 while it is formed anew, and when it has ended.",
+    ),
+    Panel(
+        "Steps, by run",
+        [Query(OF_RUNS.format(f"rate(ray_train_steps{{{PICK}}}{RATE})"), "{{run}}")],
+        "ops",
+        "Steps that each run records a second.",
+    ),
+    Panel(
+        "Time of a step",
+        [
+            Query(
+                f"histogram_quantile({quantile}, sum by (le) "
+                f"(rate(ray_train_step_seconds_bucket{{{PICK}}}{RATE})))",
+                name,
+            )
+            for quantile, name in ((0.5, "median"), (0.9, "90 %"), (0.99, "99 %"))
+        ],
+        "s",
+        "From one step to the next, over all runs.",
+    ),
+    Panel(
+        "Groups formed, by run",
+        [Query(OF_RUNS.format(f"ray_train_groups_formed{{{PICK}}}"), "{{run}}")],
+        "short",
+        "How often the group of each run was formed; each after the first cost the run a pause.",
+    ),
+    chart("Processors at work", "sheaf_host_cpu_ratio", by="node", most=1),
+    chart("GPUs at work", "sheaf_host_gpu_ratio", by="node", most=1),
+    chart("Memory of GPUs", "sheaf_host_gpu_memory_bytes", by="node, state"),
+]
+
 CONTROL_PLANE = [
     chart("Nodes", "sheaf_nodes", stacked=True),
     chart("Deaths of nodes", "sheaf_node_deaths_total"),
@@ -394,6 +451,7 @@ BOARDS = {
     "tasks": ("Sheaf: tasks and actors", "Calls, and the workers that run them.", TASKS),
     "objects": ("Sheaf: objects", "The object stores and what moves between them.", OBJECTS),
     "jobs": ("Sheaf: jobs", "Drivers, and commands that were submitted.", JOBS),
+    "train": ("Sheaf: training", "Runs of sheaf.train, and what they use.", TRAIN),
     "control_plane": (
         "Sheaf: control plane",
         "The control store, links between nodes, rings within them, HTTP.",

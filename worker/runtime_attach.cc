@@ -194,6 +194,7 @@ void RuntimeImpl::OnTick() {
   PublishMetrics();
   callbacks_.Relieve();
   cancels_.Relieve();
+  notices_.Tick(clock_.Now());
   printer_.Relieve();
   stacks_.Relieve();
   // What interrupts a call may meet it just before the system call that shall end, and be lost.

@@ -25,11 +25,11 @@ void RuntimeImpl::OnMalformed(ProcessId from) {
 // A request that nothing can satisfy now goes on waiting; the driver's user is told at once.
 void RuntimeImpl::SayNotice(const Frame& frame) {
   if (!options_.driver) return;
-  std::string words;
+  std::string words, kind;
   if (frame.kind == FrameKind::kLeaseRefused) {
     const auto refused = ParseFrame<proto::LeaseRefused>(frame);
     if (!refused.ok() || static_cast<ErrorKind>(refused->error()) != ErrorKind::kNone) return;
-    words = refused->message();
+    words = kind = refused->message();
   } else {
     const auto group = ParseFrame<proto::GroupState>(frame);
     if (!group.ok() || group->state() != proto::GroupState::INFEASIBLE) return;
@@ -37,15 +37,10 @@ void RuntimeImpl::SayNotice(const Frame& frame) {
     if (!id.ok()) return;
     const proto::GroupState* before = core_->groups.Find(*id);
     if (before != nullptr && before->state() == group->state()) return;  // Said before.
-    words = absl::StrCat("the placement group ", id->ToHex(), ": ", group->message());
+    kind = group->message();
+    words = absl::StrCat("the placement group ", id->ToHex(), ": ", kind);
   }
-  if (words.empty()) return;
-  proto::LogLines lines;
-  lines.set_name("sheaf");
-  lines.set_os_pid(getpid());
-  lines.set_error_stream(true);
-  lines.add_lines(words);
-  printer_.Print(std::move(lines));
+  if (!words.empty()) notices_.Add(kind, words, clock_.Now());
 }
 
 void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {

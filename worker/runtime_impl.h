@@ -40,6 +40,7 @@
 #include "worker/new_rings.h"
 #include "worker/runtime.h"
 #include "worker/stack_answers.h"
+#include "worker/waiting_notices.h"
 
 namespace sheaf {
 
@@ -215,6 +216,14 @@ class RuntimeImpl final : public Runtime,
   CallbackRunner callbacks_{"sheaf-callbacks"};  // Of OnReady.
   CallbackRunner cancels_{"sheaf-cancels"};      // TaskHandler::Cancel.
   LogPrinter printer_;
+  WaitingNotices notices_{[this](std::string words) {
+    proto::LogLines lines;
+    lines.set_name("sheaf");
+    lines.set_os_pid(getpid());
+    lines.set_error_stream(true);
+    lines.add_lines(std::move(words));
+    printer_.Print(std::move(lines));
+  }};
   StackAnswers stacks_;
 
   bool stopped_ = false;

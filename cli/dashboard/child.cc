@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -23,14 +24,20 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "metrics/counter.h"
+#include "raylet/host/machine.h"
 #include "raylet/host/spawn.h"
+#include "rpc/listen_address.h"
 #include "rpc/security/certificates.h"
 
 namespace sheaf::cli {
 namespace {
 
 constexpr double kIdleSeconds = 15 * 60;
-constexpr int kCrashesPerMinute = 3;
+constexpr Nanos kFirstPause = kSecond;  // Before a process that crashed is replaced.
+constexpr Nanos kLongestPause = 30 * kSecond;
+constexpr Nanos kGoodLife = 60 * kSecond;     // Who crashes after that is replaced soon again.
+constexpr Nanos kQueuedPause = 2 * kSecond;   // Who comes in a longer one is refused.
+constexpr Nanos kStoppedLimit = 5 * kSecond;  // One that a signal stopped is replaced after that.
 constexpr Nanos kLookPeriod = 250 * kMillisecond;  // At the process, while there is one.
 
 // A socket that listens there; the errno of what failed.
@@ -79,6 +86,8 @@ DashboardFlags FlagsOf(const NodeFlags& node, const Settings& settings,
   }
   flags.tls_certificate = node.dashboard_tls_certificate;
   flags.tls_key = node.dashboard_tls_key;
+  flags.writable = node.dashboard_writable;
+  flags.read_only = node.dashboard_read_only;
   // What leaves the machine is hidden where the cluster hides what it says.
   const std::string& cluster =
       node.tls_directory.empty() ? settings.tls_directory : node.tls_directory;
@@ -89,6 +98,17 @@ DashboardFlags FlagsOf(const NodeFlags& node, const Settings& settings,
     flags.tls_client_authority = cluster + "/ca.pem";
   }
   return flags;
+}
+
+// By which others find this machine: as the node is announced to them, or its name.
+std::string HostOf(const NodeFlags& node) {
+  const absl::StatusOr<ListenAddress> announced = ParseListenAddress(node.advertise);
+  for (const ListenAddress& address :
+       {announced.value_or(ListenAddress()), ListenAddress{node.host}}) {
+    const bool named = !address.host.empty() && !address.is_unspecified();
+    if (named && !address.is_loopback()) return address.host;
+  }
+  return HostName();
 }
 
 uint16_t PortOf(int fd) {
@@ -128,7 +148,7 @@ absl::StatusOr<std::unique_ptr<DashboardChild>> DashboardChild::OfNode(const Nod
   const bool asked_for = !flags.include_dashboard.empty() || !flags.dashboard_host.empty() ||
                          flags.dashboard_port >= 0 || !flags.dashboard_tls_certificate.empty();
   absl::StatusOr<std::unique_ptr<DashboardChild>> child =
-      Start({FlagsOf(flags, settings, session), session + "/logs"});
+      Start({FlagsOf(flags, settings, session), session + "/logs", HostOf(flags)});
   if (child.ok() || asked_for) return child;
   Log(LogLevel::kWarning, "no dashboard: ", child.status().message());
   return nullptr;
@@ -148,9 +168,9 @@ absl::Status DashboardChild::Listen() {
     }
   }
   if (!listener_.valid()) return first;
-  const bool v6 = flags.host.find(':') != std::string::npos;
-  url_ = absl::StrCat(flags.tls_certificate.empty() ? "http" : "https", "://", v6 ? "[" : "",
-                      flags.host, v6 ? "]" : "", ":", PortOf(listener_.get()));
+  ListenAddress shown{flags.host, PortOf(listener_.get())};
+  if (shown.is_unspecified() && !options_.own_host.empty()) shown.host = options_.own_host;
+  url_ = absl::StrCat(flags.tls_certificate.empty() ? "http" : "https", "://", shown.ToString());
   return absl::OkStatus();
 }
 
@@ -161,17 +181,26 @@ void DashboardChild::Await() {
 }
 
 void DashboardChild::OnConnection() {
-  const Nanos now = MonotonicNow();
-  if (now - minute_ > 60 * kSecond) {
-    minute_ = now;
-    crashes_ = 0;
-  }
-  if (crashes_ >= kCrashesPerMinute) return Refuse();
-  if (const absl::Status begun = Begin(); !begun.ok()) {
-    Log(LogLevel::kError, "the dashboard does not start: ", begun.ToString());
-    ++crashes_;
-    Refuse();
-  }
+  if (pausing_) return Refuse();
+  Restart();
+}
+
+void DashboardChild::Restart() {
+  pausing_ = false;
+  if (stopping_ || pid_ != 0) return;
+  if (const absl::Status begun = Begin(); !begun.ok()) Pause(begun.ToString());
+}
+
+// It has ended, or could not begin: the next one comes later.
+void DashboardChild::Pause(const std::string& why) {
+  const bool lived = began_ != 0 && MonotonicNow() - std::exchange(began_, 0) >= kGoodLife;
+  pause_ = lived || pause_ == 0 ? kFirstPause : std::min(2 * pause_, kLongestPause);
+  pausing_ = true;
+  Log(LogLevel::kWarning, "the dashboard has ended: ", why, "; it is started again in ",
+      pause_ / kSecond, " s");
+  loop_->Unwatch(listener_.get());  // Who comes waits,
+  if (pause_ > kQueuedPause) Await();
+  loop_->After(pause_, [this] { Restart(); });
 }
 
 absl::Status DashboardChild::Begin() {
@@ -192,6 +221,8 @@ absl::Status DashboardChild::Begin() {
   request.oom_score_adj = 1000;
   SHEAF_ASSIGN_OR_RETURN(const Spawned spawned, Spawn(request));
   pid_ = spawned.pid;
+  began_ = MonotonicNow();
+  stopped_at_ = 0;
   loop_->Unwatch(listener_.get());  // The process takes the connection.
   loop_->After(kLookPeriod, [this] { LookAtChild(); });
   return absl::OkStatus();
@@ -210,24 +241,24 @@ void DashboardChild::PublishMetrics() {
 void DashboardChild::LookAtChild() {
   if (pid_ == 0) return;
   int status = 0;
-  if (waitpid(pid_, &status, WNOHANG) == 0) {
-    return loop_->After(kLookPeriod, [this] { LookAtChild(); });
+  const pid_t changed = waitpid(pid_, &status, WNOHANG | WUNTRACED | WCONTINUED);
+  if (changed != 0 && !WIFSTOPPED(status) && !WIFCONTINUED(status)) return OnEnd(status);
+  if (changed != 0) stopped_at_ = WIFSTOPPED(status) ? MonotonicNow() : 0;
+  if (stopped_at_ != 0 && MonotonicNow() - stopped_at_ >= kStoppedLimit) {
+    Log(LogLevel::kWarning, "the dashboard (pid ", pid_.load(), ") has been stopped for ",
+        kStoppedLimit / kSecond, " s, and answers nobody: it is killed");
+    stopped_at_ = 0;
+    kill(pid_, SIGKILL);
   }
-  OnEnd(status);
+  loop_->After(kLookPeriod, [this] { LookAtChild(); });
 }
 
 void DashboardChild::OnEnd(int status) {
   pid_ = 0;
   metrics::Gauge(page(), metrics::GaugeId::kHttpConnections).Set(0);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    ++crashes_;
-    Log(LogLevel::kWarning, "the dashboard has ended: ",
-        WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
-                            : absl::StrCat("exit status ", WEXITSTATUS(status)),
-        crashes_ >= kCrashesPerMinute ? "; requests get 503 for the rest of a minute"
-                                      : "; the next request starts it anew");
-  }
-  Await();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Await();  // Nobody looked.
+  Pause(WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
+                            : absl::StrCat("exit status ", WEXITSTATUS(status)));
 }
 
 // One connection that is there.
@@ -245,6 +276,7 @@ void DashboardChild::Refuse() {
 void DashboardChild::Stop() {
   if (loop_ == nullptr) return;
   loop_->Run([this] {
+    stopping_ = true;
     loop_->Unwatch(listener_.get());
     const pid_t pid = pid_.exchange(0);
     if (pid == 0) return;

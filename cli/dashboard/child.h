@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The port of a node's dashboard. The node listens on it and serves nothing: the first connection
 // starts `sheaf dashboard`, which takes the listening socket over, ends when nobody has looked for
-// a while, and may crash. So a node that nobody looks at has no such process.
+// a while, and may crash: then another one takes its place, after a pause that grows. So a node that
+// nobody looks at has no such process.
 #pragma once
 
 #include <sys/types.h>
@@ -25,6 +26,7 @@ namespace sheaf::cli {
 struct DashboardChildOptions {
   DashboardFlags flags;  // Without `listener_fd`; the address is that of the session.
   std::string log_directory;
+  std::string own_host{};  // What its URL names where it listens on all addresses.
 };
 
 class DashboardChild {
@@ -60,6 +62,8 @@ class DashboardChild {
   void Await();
   void OnConnection();
   absl::Status Begin();
+  void Restart();
+  void Pause(const std::string& why);
   void LookAtChild();
   void OnEnd(int status);
   void Refuse();
@@ -71,8 +75,11 @@ class DashboardChild {
   std::string url_;
   std::atomic<pid_t> pid_ = 0;
   // The loop's.
-  int crashes_ = 0;  // Since `minute_`.
-  Nanos minute_ = 0;
+  Nanos began_ = 0;       // The process that is there, or was last.
+  Nanos stopped_at_ = 0;  // 0: no signal has stopped it.
+  Nanos pause_ = 0;       // Before the last restart; 0: there was none.
+  bool pausing_ = false;
+  bool stopping_ = false;
   std::unique_ptr<EventLoop> loop_;
 };
 

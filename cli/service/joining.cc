@@ -87,10 +87,24 @@ absl::Status Joining::Run(const std::function<absl::Status()>& join,
                           if (!wanted.ok()) return refuse(std::move(wanted));
                           if (said || MonotonicNow() < patient_until) return;
                           said = true;
-                          Say("it does not answer");
+                          Say(WhySilent());
                         }});
   const absl::Status joined = join();
-  return absl::IsDeadlineExceeded(joined) ? Late("it does not answer") : joined;
+  return absl::IsDeadlineExceeded(joined) ? Late(WhySilent()) : joined;
+}
+
+absl::Status Joining::Refused(const absl::Status& why) const {
+  return absl::Status(why.code(), absl::StrCat("cannot join ", head_, ": ", why.message()));
+}
+
+void Joining::OnUnreachable(std::string why) {
+  const MutexLock lock(mutex_);
+  unreachable_ = std::move(why);
+}
+
+std::string Joining::WhySilent() const {
+  const MutexLock lock(mutex_);
+  return unreachable_.empty() ? "it does not answer" : unreachable_;
 }
 
 void Joining::Say(const std::string& why) const {

@@ -9,10 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace sheaf::cli {
 
-// For one thread.
+// For one thread, but for what says otherwise.
 class Joining {
  public:
   // `head`: HOST:PORT, which may take `limit` from now on. `signals` can be read when a signal is
@@ -33,18 +34,26 @@ class Joining {
   absl::Status Run(const std::function<absl::Status()>& join,
                    const std::function<void(absl::Status)>& refuse) const;
 
+  // `why` the head does not take this node, with the head's name. Any thread.
+  absl::Status Refused(const absl::Status& why) const;
+  // Why the head could not be reached just now. Any thread.
+  void OnUnreachable(std::string why);
+
   Nanos left() const { return std::max<Nanos>(deadline_ - MonotonicNow(), 0); }
 
  private:
   absl::Status Pause(Nanos longest) const;  // Ends as soon as Wanted is not OK, and returns it.
   void Say(const std::string& why) const;
   absl::Status Late(const std::string& why) const;
+  std::string WhySilent() const;
 
   const std::string head_;
   const Nanos limit_;
   const Nanos deadline_ = Deadline(MonotonicNow(), limit_);
   const int signals_;
   const int parent_;
+  mutable Mutex mutex_;
+  std::string unreachable_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf::cli

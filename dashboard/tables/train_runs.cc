@@ -31,7 +31,7 @@ constexpr char kRun[] = "run/", kGroup[] = "group/", kHistory[] = "history/";
 constexpr size_t kMostRuns = 1000;
 constexpr uint64_t kMostRunBytes = 32 << 10;  // Several times what sheaf.train writes.
 constexpr char kUnreadable[] = "its record cannot be read";
-constexpr char kGone[] = "its driver is gone, and has not said how the run ended";
+constexpr char kGone[] = "its driver died, and has not said how the run ended";
 
 // Values by key; what is not there is left out.
 using Values = std::map<std::string, std::string, std::less<>>;
@@ -112,8 +112,15 @@ class Record {
   json::value value_;
 };
 
-// Names of the drivers and workers that there are. Nothing: some node has not said which it has.
-absl::StatusOr<std::optional<std::set<std::string>>> Processes(const AskNode& ask, Nanos timeout) {
+// Those that drive runs.
+struct Drivers {
+  std::set<std::string> names;  // Of the drivers and workers that there are.
+  std::map<std::string, int64_t>
+      ended;  // When the others ended, as far as it is known, since 1970.
+};
+
+// Nothing: some node has not said which it has.
+absl::StatusOr<std::optional<Drivers>> FindDrivers(const AskNode& ask, Nanos timeout) {
   proto::StateQuery query;
   query.set_what(proto::StateQuery::JOBS);
   SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer jobs, Asked(ask, query, timeout));
@@ -121,13 +128,33 @@ absl::StatusOr<std::optional<std::set<std::string>>> Processes(const AskNode& as
   SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer workers, Asked(ask, query, timeout));
   if (jobs.truncated() || workers.truncated() || workers.late_nodes_size() != 0)
     return std::nullopt;
-  std::set<std::string> names;
+  Drivers drivers;
   for (const proto::JobRow& row : jobs.jobs()) {
-    if (row.state() == "RUNNING") names.insert(ProcessId::Unpack(row.driver()).ToString());
+    const std::string name = ProcessId::Unpack(row.driver()).ToString();
+    if (row.state() == "RUNNING") {
+      drivers.names.insert(name);
+    } else {
+      drivers.ended[name] = row.end_time_unix_s();
+    }
   }
   for (const proto::WorkerRow& row : workers.workers())
-    names.insert(ProcessId::Unpack(row.process()).ToString());
-  return names;
+    drivers.names.insert(ProcessId::Unpack(row.process()).ToString());
+  return drivers;
+}
+
+// How a run ended that did not say so itself.
+struct Abort {
+  int64_t unix_s = 0;  // When it was over, or was heard last.
+  std::string message;
+};
+
+Abort AbortOf(const Record& record, const Drivers& drivers) {
+  const auto ended = drivers.ended.find(record.Text("driver"));
+  if (ended != drivers.ended.end() && ended->second != 0) {
+    return {ended->second, absl::StrCat(kGone, ", at ", TimeCell(ended->second).text)};
+  }
+  const int64_t heard = std::max(record.Number("reported_ms"), record.Number("start_ms")) / 1000;
+  return {heard, absl::StrCat(kGone, "; it was heard last at ", TimeCell(heard).text)};
 }
 
 Cell PathCell(const std::string& path) {
@@ -137,15 +164,16 @@ Cell NumberCell(int64_t number) {  // For programs only.
   return {"", number == 0 ? "null" : JsonNumber(number)};
 }
 
-std::vector<Cell> RowOf(const std::string& id, const Record& record, bool gone) {
+std::vector<Cell> RowOf(const std::string& id, const Record& record,
+                        const std::optional<Abort>& abort) {
   const auto counted = [&](const char* key) {
     return CountCell(static_cast<uint64_t>(record.Number(key)));
   };
   const std::string state = !record.readable() ? "UNKNOWN"
-                            : gone             ? "ABORTED"
+                            : abort            ? "ABORTED"
                                                : record.Text("state");
   const std::string message = !record.readable() ? kUnreadable
-                              : gone             ? kGone
+                              : abort            ? abort->message
                                                  : record.Text("message");
   const std::string driver = record.Text("driver");
   return {TextCell(id),
@@ -157,7 +185,7 @@ std::vector<Cell> RowOf(const std::string& id, const Record& record, bool gone) 
           counted("attempts"),
           counted("steps"),
           TimeCell(record.Number("start_ms") / 1000),
-          TimeCell(record.Number("end_ms") / 1000),
+          TimeCell(abort ? abort->unix_s : record.Number("end_ms") / 1000),
           record.Metrics(),
           PathCell(record.Text("checkpoint")),
           TextCell(message),
@@ -191,15 +219,18 @@ absl::StatusOr<Listing> TableOf(const AskNode& ask,
                                 const std::vector<std::pair<std::string, Record>>& records,
                                 Nanos timeout) {
   const auto runs = [](const Record& record) { return record.Text("state") == "RUNNING"; };
-  std::optional<std::set<std::string>> processes;
+  std::optional<Drivers> drivers;
   if (std::any_of(records.begin(), records.end(),
                   [&](const auto& one) { return runs(one.second); })) {
-    SHEAF_ASSIGN_OR_RETURN(processes, Processes(ask, timeout));
+    SHEAF_ASSIGN_OR_RETURN(drivers, FindDrivers(ask, timeout));
   }
   Listing table = EmptyTable();
   for (const auto& [id, record] : records) {
-    const bool gone = runs(record) && processes && !processes->contains(record.Text("driver"));
-    table.rows.push_back(RowOf(id, record, gone));
+    std::optional<Abort> abort;
+    if (runs(record) && drivers && !drivers->names.contains(record.Text("driver"))) {
+      abort = AbortOf(record, *drivers);
+    }
+    table.rows.push_back(RowOf(id, record, abort));
   }
   return table;
 }

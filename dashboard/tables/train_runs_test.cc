@@ -29,6 +29,7 @@ struct Cluster {
       proto::JobRow& over = *answer.add_jobs();
       over.set_driver(ProcessId{1, 6}.packed());
       over.set_state("FAILED");
+      over.set_end_time_unix_s(1'700'000'000);
     }
     if (query.what() == proto::StateQuery::WORKERS) {
       answer.add_workers()->set_process(ProcessId{1, 7}.packed());
@@ -95,9 +96,18 @@ SCENARIO("training runs are listed, the newest first, and those whose driver is 
   cluster.Add("20261104-1", "1.6");
   CHECK(cluster.States() == States{"20261104-1 ABORTED", "20261103-1 RUNNING", "20261102-1 RUNNING",
                                    "20261101-1 FINISHED"});
+  absl::StatusOr<Listing> table = ListTrainRuns(cluster.ask(), kSecond);
+  CHECK(absl::StrContains(table->Json(), R"("end_time_unix_s":1700000000)"));
+  CHECK(
+      absl::StrContains(table->Text(), "its driver died, and has not said how the run ended, at"));
+  cluster.Add("20261105-1", "1.9");  // A worker that is gone: nobody knows when.
+  table = ListTrainRuns(cluster.ask(), kSecond);
+  CHECK(absl::StrContains(table->Text(), "it was heard last at"));
+  CHECK(absl::StrContains(table->Json(), R"("end_time_unix_s":1,)"));
+  cluster.keys.erase("run/20261105-1");
   cluster.complete = false;  // A node that does not answer may have the driver.
   CHECK(cluster.States().front() == "20261104-1 RUNNING");
-  const absl::StatusOr<Listing> table = ListTrainRuns(cluster.ask(), kSecond);
+  table = ListTrainRuns(cluster.ask(), kSecond);
   CHECK(absl::StrContains(table->Text(), "loss 0.25, phase warm"));
   CHECK(absl::StrContains(table->Json(), R"("checkpoint":"/out/checkpoint_000070")"));
   CHECK(absl::StrContains(table->Json(), R"("end_time_unix_s":null)"));

@@ -432,16 +432,17 @@ void SubmissionService::Order(SubmissionEntry& entry) {
                    .node = choice.node});
 }
 
-// A node with room. What wants nothing goes to the head's node, as its files are most likely there.
+// A node with room. What wants nothing goes to the head's node, as its files are most likely
+// there, and elsewhere when that drains.
 ActorPlacement::Choice SubmissionService::ChooseNode(const proto::Entrypoint& entrypoint,
                                                      NodeNumber avoid) {
   proto::LeaseSpec lease;
   *lease.mutable_resources() = entrypoint.resources();
   *lease.mutable_running() = entrypoint.resources();
   if (entrypoint.resources().amounts().empty() && entrypoint.labels().terms().empty()) {
-    const NodeNumber head = Head();
-    if (head == 0) return {.reason = "the node of the head, which is away, or drained"};
-    return {.node = head};
+    if (const NodeNumber head = Head(); head != 0) return {.node = head};
+    // Away for a moment, or drained for good.
+    if (Head(proto::NodeInfo::DRAINING) == 0) return {.reason = "the head's node, which is away"};
   }
   if (!entrypoint.labels().terms().empty())
     *lease.mutable_strategy()->add_selectors() = entrypoint.labels();
@@ -456,11 +457,10 @@ ActorPlacement::Choice SubmissionService::ChooseNode(const proto::Entrypoint& en
 }
 
 // 0: it is not there now. A head that started again on the same address is another node.
-NodeNumber SubmissionService::Head() const {
+NodeNumber SubmissionService::Head(proto::NodeInfo::State state) const {
   NodeNumber head = 0;
   for (const auto& [node, info] : nodes_.all()) {
-    if (info.state() == proto::NodeInfo::ALIVE && info.address() == context_.options.address)
-      head = node;
+    if (info.state() == state && info.address() == context_.options.address) head = node;
   }
   return head;
 }

@@ -72,7 +72,7 @@ class SubmissionService {
   void SendStart(const SubmissionEntry& entry);
   void SendStop(NodeNumber node, const std::string& id, uint32_t attempt);
   ActorPlacement::Choice ChooseNode(const proto::Entrypoint& entrypoint, NodeNumber avoid);
-  NodeNumber Head() const;
+  NodeNumber Head(proto::NodeInfo::State state = proto::NodeInfo::ALIVE) const;
   proto::Submission Shown(const SubmissionEntry& entry) const;
   int64_t UnixMilliseconds() const;
   uint32_t NextAttempt();

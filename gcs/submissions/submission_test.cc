@@ -229,6 +229,26 @@ SCENARIO("what no submission can be is refused") {
   CHECK(Is(world.Submit("much", -1), ErrorKind::kInvalidArgument));
 }
 
+SCENARIO("a submission that wants nothing runs elsewhere while the head's node drains") {
+  SubmissionWorld world;  // Its node is the head's: as the GCS, it has no address.
+  proto::GcsRequest drain;
+  drain.mutable_unregister_node()->set_node(world.node);
+  drain.mutable_unregister_node()->set_drain_only(true);
+  world.Ask(world.tool, drain);
+  CHECK(world.Submit("waits").submission().state() == S::PENDING);
+  CHECK_THAT(world.Get("waits").words(), Catch::Contains("all are draining or dead"));
+  proto::GcsRequest joins;
+  joins.mutable_register_node()->set_nonce("another node's .");
+  joins.mutable_register_node()->set_version(GcsOptions().version);
+  joins.mutable_register_node()->set_address("10.0.0.2:1");
+  (*joins.mutable_register_node()->mutable_total()->mutable_amounts())["CPU"] = 20'000;
+  const NodeNumber other = world.Ask({0, 99}, joins).node_registered().node();
+  REQUIRE(other != 0);
+  CHECK(world.Submit("runs").submission().node() == other);
+  world.Pass(2500 * kMillisecond, {world.node, other});
+  CHECK(world.Get("waits").node() == other);
+}
+
 SCENARIO("a submission that wants resources waits for a node with room") {
   SubmissionWorld world;  // A node has 2 CPUs.
   CHECK(world.Submit("large", 16).submission().state() == S::PENDING);

@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -292,17 +293,24 @@ nb::list Workers() {
   return rows;
 }
 
-// (drivers and workers that there are, as "NODE.NUMBER", whether they are all that there are).
+// (drivers and workers that there are, as "NODE.NUMBER", whether they are all that there are, when
+// drivers ended that are no more: seconds since 1970, 0: not known).
 nb::tuple ProcessesIfAll() {
   const proto::StateAnswer jobs = AskState(proto::StateQuery::JOBS, {});
   const proto::StateAnswer workers = AskState(proto::StateQuery::WORKERS, {});
   std::vector<std::string> names;
+  std::map<std::string, int64_t> ended;
   for (const proto::JobRow& row : jobs.jobs()) {
-    if (row.state() == "RUNNING") names.push_back(ProcessId::Unpack(row.driver()).ToString());
+    const std::string name = ProcessId::Unpack(row.driver()).ToString();
+    if (row.state() == "RUNNING") {
+      names.push_back(name);
+    } else {
+      ended[name] = row.end_time_unix_s();
+    }
   }
   for (const proto::WorkerRow& row : workers.workers())
     names.push_back(ProcessId::Unpack(row.process()).ToString());
-  return nb::make_tuple(names, !jobs.truncated() && !workers.truncated());
+  return nb::make_tuple(names, !jobs.truncated() && !workers.truncated(), ended);
 }
 
 std::string CreateGroup(const std::vector<Amounts>& bundles, int placement, const std::string& name,

@@ -64,6 +64,8 @@ class ClusterFollower {
   void OnNodeLink(NodeNumber node, bool up);
   // `node` has spoken. So it is alive, also before the GCS has described it; work waits for that.
   void OnHeard(NodeNumber node);
+  // The node takes no new work from now on. A repeat changes nothing.
+  void StartDraining();
   void Tick();
 
  private:
@@ -79,7 +81,6 @@ class ClusterFollower {
   void OnLoads(std::string_view bytes);  // NodeLoads.
   void OnChange(const proto::Change& change);
   void OnNodeInfo(const proto::NodeInfo& info);
-  void StartDraining();
   void DropNodesOutside(const proto::Snapshot& snapshot);
   void ForgetOldDead(NodeNumber died);
 

@@ -76,6 +76,8 @@ class ClusterMembership {
 
   GcsLink& gcs() { return gcs_; }
   ClusterFollower& follower() { return follower_; }
+  // The node takes no new work, and nothing runs there any more: no task, actor, driver or command.
+  bool IsDrained() const { return session_.IsDrained(); }
   bool fenced() const { return session_.fenced(); }
   bool has_left() const { return session_.has_left(); }  // The GCS has recorded it.
 

@@ -65,6 +65,8 @@ class GcsSession {
   void Leave();
   void Tick();
 
+  // The node takes no new work, and nothing runs there any more.
+  bool IsDrained() const;
   bool fenced() const { return fenced_; }
   bool has_left() const { return has_left_; }  // The GCS has recorded it.
 
@@ -72,7 +74,6 @@ class GcsSession {
   void AskAgain(bool report);
   void SendHeartbeat(Nanos now);
   Resources Demand() const;
-  bool IsDrained() const;
 
   const Deps deps_;
   uint64_t term_;

@@ -242,10 +242,14 @@ void LeaseBroker::Apply(const LeaseAction& action) {
       Counter(deps_.metrics, CounterId::kLeasesRefused).Add();
       Refuse(action.demand, action.error, action.message);
       return;
-    case LeaseAction::Kind::kNotice:
-      deps_.on_infeasible(deps_.queue.FindSpec(action.demand), action.message);
-      Refuse(action.demand, ErrorKind::kNone, action.message);
+    case LeaseAction::Kind::kNotice: {
+      const LeaseSpec* spec = deps_.queue.FindSpec(action.demand);
+      deps_.on_infeasible(spec, action.message);
+      const bool named = spec != nullptr && !spec->name.empty();
+      Refuse(action.demand, ErrorKind::kNone,
+             named ? absl::StrCat(spec->name, ": ", action.message) : action.message);
       return;
+    }
     case LeaseAction::Kind::kSpillback:
     case LeaseAction::Kind::kGiveBack:
       SendSpillback(action);

@@ -274,6 +274,19 @@ void StateQueries::TellLate(Query& query) {
   for (const NodeNumber node : query.nodes_to_ask) query.asked.answer.add_late_nodes(node);
 }
 
+// The order is kept for the GCS. A node that is to leave need not wait for it: the others hear of it
+// late, and what they send here meanwhile goes on to where there is room.
+void StateQueries::DrainWithoutGcs(StateAsked& asked) const {
+  if (asked.message.id() != absl::StrCat(deps_.node)) {
+    asked.answer.set_error("the GCS does not answer; the node will drain when it does");
+    return;
+  }
+  deps_.drain_here();
+  asked.answer.set_error(
+      "the GCS does not answer: this node takes no new work from now on, and the others hear of it "
+      "when it does");
+}
+
 void StateQueries::Tick() {
   logs_.Tick();
   std::vector<uint64_t> late, silent;
@@ -296,7 +309,7 @@ void StateQueries::Tick() {
     query.waits_for.clear();
     query.nodes_to_ask.clear();
     if (query.waits_for_gcs && query.asked.message.what() == proto::StateQuery::DRAIN) {
-      query.asked.answer.set_error("the GCS does not answer; the node will drain when it does");
+      DrainWithoutGcs(query.asked);
     }
     if (query.waits_for_gcs && query.asked.message.what() == proto::StateQuery::STATUS) {
       query.asked.answer.set_words(

@@ -41,9 +41,10 @@ class StateQueries {
     const AttachedProcesses& processes;
     std::function<bool(NodeNumber)> is_node_dead;
     std::function<bool(const std::string& submission_id)> runs_entrypoint;
-    NodeLogs* logs;                 // nullptr: this node keeps none.
-    TaskEvents* task_events;        // nullptr: nothing is remembered of ended calls.
-    ProcessStates* process_states;  // nullptr: the kernel is not asked of processes.
+    std::function<void()> drain_here;  // A tool wants it, and the GCS does not answer.
+    NodeLogs* logs;                    // nullptr: this node keeps none.
+    TaskEvents* task_events;           // nullptr: nothing is remembered of ended calls.
+    ProcessStates* process_states;     // nullptr: the kernel is not asked of processes.
   };
   StateQueries(Deps deps, const StateRows::Sources& sources);
   StateQueries(const StateQueries&) = delete;
@@ -87,6 +88,7 @@ class StateQueries {
   void MergeGcs(const proto::GcsReply& reply, StateAsked& asked) const;
   static bool WaitsForProcesses(const Query& query);
   static void TellLate(Query& query);
+  void DrainWithoutGcs(StateAsked& asked) const;
   static void Merge(proto::StateAnswer& message, StateAsked& asked);
   void FinishIfComplete(uint64_t number);
 

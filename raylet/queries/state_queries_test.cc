@@ -466,6 +466,39 @@ SCENARIO("a tool has a node drained") {
     REQUIRE(answers.size() == 1);
     CHECK(answers[0].error().empty());
   }
+  WHEN("the GCS is away, and it names this node") {
+    node.raylet->OnGcsLink(false, 0);
+    query.set_id(absl::StrCat(RayletNode::kNode));
+    node.Send(tool, FrameKind::kStateQuery, query);
+    CHECK(node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer).empty());
+    node.Advance(2 * kSecond);
+    const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK_THAT(answers[0].error(), Catch::Contains("takes no new work from now on"));
+    const auto state = [&] {
+      proto::StateQuery nodes;
+      nodes.set_what(proto::StateQuery::NODES);
+      node.Send(tool, FrameKind::kStateQuery, nodes);
+      node.Advance(2 * kSecond);
+      const auto rows = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+      return rows.size() == 1 && rows[0].nodes_size() == 1 ? rows[0].nodes(0).state() : "no answer";
+    };
+    CHECK(state() == "DRAINED");
+    const ProcessId driver = node.Driver();
+    CHECK(state() == "DRAINING");
+    node.Demand(driver, 2, 1);
+    CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).empty());
+  }
+  WHEN("the GCS is away, and it names another node") {
+    node.raylet->OnGcsLink(false, 0);
+    query.set_id("5");
+    node.Send(tool, FrameKind::kStateQuery, query);
+    node.Advance(2 * kSecond);
+    const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK_THAT(answers[0].error(), Catch::Contains("the node will drain when it does"));
+    CHECK(node.Lease(node.Driver()).lease() != 0);
+  }
   WHEN("it names none") {
     query.set_id(GENERATE("", "0", "two", "-1", "99999999999"));
     node.Send(tool, FrameKind::kStateQuery, query);

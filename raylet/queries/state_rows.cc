@@ -202,7 +202,9 @@ void StateRows::FillWithoutGcs(StateAsked& asked) const {
     proto::NodeRow& row = *answer.add_nodes();
     row.set_node(from_.options.node);
     row.set_address(from_.options.address);
-    row.set_state(from_.view.Find(from_.options.node)->draining ? "DRAINING" : "ALIVE");
+    row.set_state(from_.is_drained()                              ? "DRAINED"
+                  : from_.view.Find(from_.options.node)->draining ? "DRAINING"
+                                                                  : "ALIVE");
     from_.ledger.total().ToMap(*row.mutable_total()->mutable_amounts());
     row.mutable_labels()->insert(from_.options.labels.begin(), from_.options.labels.end());
     row.set_host_name(from_.options.host_name);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ class StateRows {
   struct Sources {
     const RayletOptions& options;
     Nanos started_at;
+    std::function<bool()> is_drained;  // It takes no new work, and nothing runs here any more.
     const StoreServer& store;
     Switchboard& switchboard;
     const ClusterView& view;

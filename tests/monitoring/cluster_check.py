@@ -47,6 +47,7 @@ MAY_REST = {
     "sheaf_host_disk_bytes_per_second": "wants a machine that tells of its disks",
     "sheaf_host_gpu_memory_bytes": "there is no GPU",
     "sheaf_host_gpu_ratio": "there is no GPU",
+    "sheaf_host_network_bytes_per_second": "leaves out loopback, over which these nodes speak",
     "sheaf_host_stall_ratio": "wants a kernel that tells of stalls (PSI)",
     "sheaf_link_queued_bytes": "is acknowledged faster than a scrape sees it",
     "sheaf_link_reconnects_total": "wants a network that fails (tests/python/test_node_faults.py)",
@@ -307,6 +308,7 @@ def run_workload(cluster: Cluster):
     cluster.finish(flood)
     hold_connections(cluster)
     cluster.finish(cluster.driver("waiting"))
+    cluster.finish(cluster.driver("training", str(cluster.folder / "training")))
     everything = cluster.driver("all", str(cluster.folder / "marker"))
     if any(line == "now\n" for line in everything.stdout):
         os.kill(cluster.nodes[2]["os_pid"], signal.SIGKILL)

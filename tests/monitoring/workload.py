@@ -11,6 +11,7 @@ import time
 
 import numpy
 import sheaf
+from sheaf import train
 from sheaf.util import metrics
 from sheaf.util.placement_group import placement_group
 
@@ -166,6 +167,22 @@ def waiting():
     sheaf.util.remove_placement_group(group)
 
 
+def training(folder):
+    """A run of two workers with some steps."""
+
+    def loop(config):
+        for step in range(config["steps"]):
+            time.sleep(0.2)
+            train.report({"loss": 1.0 / (step + 1)})
+
+    train.DataParallelTrainer(
+        loop,
+        train_loop_config={"steps": 30},
+        scaling_config=train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.1}),
+        run_config=train.RunConfig(name="digits", storage_path=folder),
+    ).fit()
+
+
 def flood():
     """Calls whose node reads nothing meanwhile: whoever runs this stops it when it is told to."""
     actor = Counter.options(num_cpus=0).remote()
@@ -185,6 +202,8 @@ def main():
             lost_nodes(lambda: (print("now", flush=True), sys.stdin.readline()))
         elif part == "crash":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif part == "training":
+            training(more[0])
         else:
             {"waiting": waiting, "flood": flood}[part]()
     print("done", flush=True)

@@ -5,6 +5,7 @@ certificates are accepted."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import ssl
@@ -37,7 +38,7 @@ def nodes(tmp_path):
             f"--dir={tmp_path}/{place}",
             "--num-cpus=1",
             f"--resources={place}:1",
-            f"--tls-dir={tls}",
+            *([f"--tls-dir={tls}"] if tls else []),
             "--port=0",
             "--object-store-memory=64MiB",
             *flags,
@@ -249,3 +250,33 @@ def test_a_certificate_for_servers_alone_opens_no_connection(nodes, tmp_path):
     except (ssl.SSLError, ConnectionError):
         said = b""
     assert said == b""
+
+
+def test_a_node_that_joins_with_tls_on_one_side_only_says_so(nodes, tmp_path):
+    tls = tmp_path / "tls"
+    make(tls, "--host", "127.0.0.1")
+    plain, hidden = nodes("plain", None), nodes("hidden", tls)
+    said = nodes("b", tls, head=plain, fails=True)
+    assert "it speaks without TLS, and this node has a --tls-dir" in said, said
+    said = nodes("c", None, "--timeout=4", head=hidden, fails=True)
+    assert "start this node with it, too" in said and "--tls-dir" in said, said
+
+
+def test_a_head_prints_the_whole_line_that_others_join_with(tmp_path):
+    tls = tmp_path / "tls"
+    make(tls, "--host", "127.0.0.1")
+    command = [executable(), "start", "--head", f"--dir={tmp_path}/head", f"--tls-dir={tls}"]
+    said = subprocess.run(
+        [*command, "--port=0", "--include-dashboard=false", "--object-store-memory=64MiB"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env={**os.environ, "SHEAF_TOKEN": "7" * 64},
+    )
+    assert said.returncode == 0, said.stderr
+    session = re.search(r"Session: +(\S+)", said.stdout)[1]
+    subprocess.run([executable(), "stop", f"--address={session}"], check=True, timeout=WAIT_S)
+    assert re.search(
+        rf"joins with: sheaf start --address=127\.0\.0\.1:\d+ --tls-dir={re.escape(str(tls))}\n",
+        said.stdout,
+    ), said.stdout

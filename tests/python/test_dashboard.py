@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import urllib.error
@@ -221,13 +222,18 @@ def test_logs_are_read_and_followed(head, driver):
         assert "and more" in answer.readline().decode()
 
 
-def test_a_dashboard_that_was_killed_is_started_by_the_next_request(head):
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_dashboard_that_was_lost_is_replaced_without_being_asked(head, how):
     head.ask("/api/version")
     (pid,) = head.dashboards()
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_running(pid))
-    wait_until(lambda: head.ask("/api/version")[0] == 200)
-    assert head.dashboards() != [pid]
+    os.kill(pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+    seen = []
+    wait_until(lambda: seen.append(head.dashboards()) or seen[-1] not in ([pid], []))
+    assert all(len(pids) <= 1 for pids in seen)
+    assert head.ask("/api/version")[0] == 200
+    log = pathlib.Path(head.session, "logs", "node.log").read_text()
+    assert "the dashboard has ended: signal 9; it is started again in " in log
+    assert how == "killed" or f"the dashboard (pid {pid}) has been stopped for 5 s" in log
 
 
 def test_pages_from_elsewhere_and_other_names_of_this_machine_are_refused(head):
@@ -258,7 +264,7 @@ def test_the_dashboard_ends_with_its_node(tmp_path):
     wait_until(lambda: not is_running(pid))
 
 
-def test_a_dashboard_that_keeps_dying_is_not_started_for_a_minute(tmp_path):
+def test_a_dashboard_that_keeps_dying_is_started_later_and_later(tmp_path):
     made = Head(tmp_path)
     try:
         for _ in range(3):
@@ -269,5 +275,8 @@ def test_a_dashboard_that_keeps_dying_is_not_started_for_a_minute(tmp_path):
         wait_until(lambda: made.ask("/api/version")[0] == 503)
         assert made.dashboards() == []
         assert "too often" in made.ask("/api/version")[1]
+        wait_until(lambda: made.ask("/api/version")[0] == 200)
+        log = pathlib.Path(made.session, "logs", "node.log").read_text()
+        assert [f"again in {pause} s" in log for pause in (1, 2, 4, 8)] == [True, True, True, False]
     finally:
         sheaf_command("stop", "--address", made.session)

@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import urllib.error
@@ -155,8 +156,8 @@ def test_https_and_certificates_that_are_replaced(tmp_path, certificates):
 def test_beyond_this_machine_the_clusters_certificates_count(tmp_path, certificates):
     flags = [f"--tls-dir={certificates}", "--dashboard-host=0.0.0.0"]
     with Head(tmp_path, *flags) as head:
-        assert head.url.startswith("https://0.0.0.0:")
-        url = head.url.replace("0.0.0.0", "127.0.0.1")
+        assert head.url.startswith(f"https://{socket.gethostname()}:")  # Others can use it.
+        url = head.url.replace(socket.gethostname(), "127.0.0.1")
         assert asked(url, context=context_of(certificates))[0] == 401
         assert asked(url, context=context_of(certificates, with_own=True))[0] == 200
         token = sheaf_command("token", "--http", f"--token-file={tmp_path}/token").strip()
@@ -164,6 +165,30 @@ def test_beyond_this_machine_the_clusters_certificates_count(tmp_path, certifica
         assert asked(url, context=context_of(certificates), **right)[0] == 200
     with Head(tmp_path, f"--tls-dir={certificates}") as head:
         assert head.url.startswith("http://127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("flags", "answer"),
+    [
+        ([], (403, "--dashboard-writable (sheaf start)")),
+        (["--dashboard-writable"], (404, "none")),  # There is no such job.
+        (["--dashboard-read-only"], (403, "")),
+    ],
+)
+def test_pages_beyond_this_machine_change_something_where_the_node_says_so(
+    tmp_path, certificates, flags, answer
+):
+    with Head(tmp_path, f"--tls-dir={certificates}", "--dashboard-host=0.0.0.0", *flags) as head:
+        url = head.url.replace(socket.gethostname(), "127.0.0.1")
+        page = {"Origin": url, "Sec-Fetch-Site": "same-origin", "X-Sheaf": "1"}
+        request = urllib.request.Request(
+            f"{url}/api/jobs/none/stop", b"", {**page, "Content-Type": "application/json"}
+        )
+        context = context_of(certificates, with_own=True)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=WAIT_S, context=context)
+        status, words = answer
+        assert refused.value.code == status and words in refused.value.read().decode()
 
 
 def test_a_wrong_token_slows_only_itself(tmp_path):

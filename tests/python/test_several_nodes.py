@@ -4,6 +4,7 @@ dies."""
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -321,6 +322,40 @@ def test_a_node_that_drains_finishes_what_it_runs_and_gets_nothing_more(cluster)
     wait_until(lambda: states()[b.node_number] == "DEAD")
     done = sheaf_command(cluster, "drain", str(b.node_number))
     assert done.returncode == 4 and f"no node {b.node_number} is in the cluster" in done.stderr
+
+
+def test_a_node_whose_head_is_gone_leaves_by_its_own_word(cluster):
+    b, _ = cluster.worker_nodes
+    assert sheaf.get(where.options(resources={"b": 1}).remote(), timeout=WAIT_S) == b.node_id
+    sheaf.shutdown()
+    cluster.head_node.kill_raylet()
+    begin = time.monotonic()
+    done = subprocess.run(
+        [executable(), "drain", "self", f"--address={b.session}", "--wait=585"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"Node {b.node_number} is DRAINED, as it says itself (the GCS is away)" in done.stdout
+    assert time.monotonic() - begin < 40
+
+
+def test_a_head_dials_no_node_that_has_left(cluster):
+    b, _ = cluster.worker_nodes
+    assert sheaf.get(where.options(resources={"b": 1}).remote(), timeout=WAIT_S) == b.node_id
+    row = lambda: next(  # noqa: E731
+        row
+        for row in json.loads(sheaf_command(cluster, "list", "nodes", "--json").stdout)["nodes"]
+        if row["node"] == b.node_number
+    )
+    host, port = row()["address"].rsplit(":", 1)
+    cluster.remove_node(b)
+    wait_until(lambda: row()["state"] == "DEAD")
+    with socket.create_server((host, int(port))) as place:
+        place.settimeout(3)  # A head that keeps a link up dials at least once a second.
+        with pytest.raises(TimeoutError):
+            place.accept()
 
 
 def test_tasks_that_an_owner_has_queued_leave_a_node_that_drains(cluster):

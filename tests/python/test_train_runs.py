@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from conftest import is_running, wait_until
 from sheaf import train
 from sheaf.cluster_utils import _program
 from sheaf.train.run_record import RunRecord, Series
+from sheaf.util import metrics
 from sheaf.util import train_run_store as store
 from sheaf.util.state import get_train_run, list_train_runs
 from sheaf.util.state.exception import RayStateApiException
@@ -74,6 +76,16 @@ def test_a_group_that_is_formed_anew_says_why(node, tmp_path):
     assert row.checkpoint == result.checkpoint.path
     assert [one["text"] for one in row.events] == [event.text for event in result.events]
     assert row.series["steps"] == [1, 2, 3, 4, 5, 6]  # Each once, also those that were made twice.
+    for name, least in (("steps", 6), ("groups_formed", 2), ("step_seconds_count", 4)):
+        line = rf'ray_train_{name}{{[^}}]*run="run"[^}}]*}} (\S+)'
+        wait_until(
+            lambda line=line, least=least: any(
+                float(value) >= least
+                for text in metrics.scrape().values()
+                for value in re.findall(line, text)
+            ),
+            f"{line} is not served",
+        )
 
 
 def test_a_run_that_fails_says_how(node, tmp_path):
@@ -88,7 +100,7 @@ def test_a_run_whose_driver_is_killed_is_over(node, tmp_path):
     program = (
         "import pathlib, sys, sheaf\n"
         "from test_train_runs import trainer, waits\n"
-        "sheaf.init(address='auto', log_to_driver=False)\n"
+        "sheaf.init(log_to_driver=False)\n"  # The node of SHEAF_ADDRESS.
         "trainer(pathlib.Path(sys.argv[1]), 1, loop=waits, steps=1).fit()\n"
     )
     session = sheaf.get_runtime_context().gcs_address
@@ -108,7 +120,8 @@ def test_a_run_whose_driver_is_killed_is_over(node, tmp_path):
         driver.wait()
     wait_until(lambda: newest().state == "ABORTED", "the run goes on without its driver")
     row = newest()
-    assert row.path == path and "its driver is gone" in row.message
+    assert row.path == path and "its driver died" in row.message and ", at 20" in row.message
+    assert row.start_time_ms < row.end_time_ms + 1000
     said = subprocess.run(
         [_program(), "list", "train-runs", "--json", f"--address={session}"],
         capture_output=True,

@@ -33,6 +33,8 @@ interface Props<T> {
   empty: ComponentChildren;
   /** Words of `sheaf list`, behind the kind. */
   cli?: string;
+  /** Of the rows that the command line prints: behind its filters, as here. */
+  cliLimit?: number;
   /** This listing is not what the page is about: its filters stay out of the address. */
   inner?: boolean;
   aside?: ComponentChildren;
@@ -73,6 +75,7 @@ export function Table<T>(props: Props<T>) {
     kEveryMs,
   );
   const answer = value.value;
+  const line = commandLine(props.kind, props.cli ?? "", [...(props.fixed ?? []), ...filters], order, props.cliLimit);
   return (
     <div class="listing">
       <div class="bar">
@@ -85,11 +88,7 @@ export function Table<T>(props: Props<T>) {
         </button>
         <Copy label="Link" text={() => location.href} title="Copy a link to these rows" />
         <Copy label="JSON" text={() => JSON.stringify(answer?.rows ?? [], null, 2)} title="Copy these rows as JSON" />
-        <Copy
-          label="CLI"
-          text={() => commandLine(props.kind, props.cli ?? "", [...(props.fixed ?? []), ...filters], order)}
-          title={commandLine(props.kind, props.cli ?? "", [...(props.fixed ?? []), ...filters], order)}
-        />
+        <Copy label="CLI" text={() => line} title={line} />
       </div>
       {error.value !== null && <Problem of={error.value} />}
       {answer && <Warnings of={answer} paged={props.kind === "tasks"} />}
@@ -257,9 +256,9 @@ function FilterInput(props: { keys: string[]; kind: string; filters: string[]; o
 }
 
 /** What prints the same in a shell. */
-function commandLine(kind: string, words: string, filters: string[], order: string): string {
+function commandLine(kind: string, words: string, filters: string[], order: string, limit?: number): string {
   const line = `sheaf list ${kind.replaceAll("_", "-")}${words ? ` ${words}` : ""}`;
-  if (filters.length === 0 && !order) return line;
+  if (filters.length === 0 && !order) return limit === undefined ? line : `${line} --limit ${limit}`;
   let pick = `.${kind}`;
   const tests = filters.flatMap((filter) => {
     // The server says what is wrong with others.
@@ -271,5 +270,6 @@ function commandLine(kind: string, words: string, filters: string[], order: stri
   });
   if (tests.length > 0) pick += ` | map(select(${tests.join(" and ")}))`;
   if (order) pick += ` | sort_by(.${order.replace(/^-/, "")})${order.startsWith("-") ? " | reverse" : ""}`;
+  if (limit !== undefined) pick += ` | .[:${limit}]`;
   return `${line} --json | jq ${quoted(pick)}`;
 }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import sheaf
 from sheaf.air.rows import flatten
+from sheaf.train.run_metrics import RunMetrics
 from sheaf.util import train_run_store as store
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class RunRecord:
         self._attempts: collections.deque[dict[str, Any]] = collections.deque(maxlen=_MOST_ATTEMPTS)
         self._events: collections.deque[dict[str, Any]] = collections.deque(maxlen=_MOST_EVENTS)
         self._series = Series()
+        self._metrics = RunMetrics(_cut(name, 200))
         self._run: dict[str, Any] = {
             "name": _cut(name, 200),
             "path": _cut(path, 1000),
@@ -92,12 +94,15 @@ class RunRecord:
             else:
                 self._run["state"] = "ERRORED" if isinstance(error, Exception) else "ABORTED"
                 self._run["message"] = _cut(f"{type(error).__name__}: {error}", 1000)
+        self._metrics.apart()
         assert self._writer is not None
         self._writer.close()
 
     def parts(self, why: str) -> None:
         """The group is taken apart, to be formed anew."""
         self._why = _cut(why, 400)
+        self._metrics.apart()
+        self._changed(soon=True)  # The driver may be the next to go.
 
     def formed(self, number: int, workers: list[Worker], kept: int, steps: int) -> None:
         """The group was formed, `number` times before, and goes on behind `steps` steps."""
@@ -110,6 +115,7 @@ class RunRecord:
             }
             for rank, worker in enumerate(workers[:_MOST_RANKS])
         ]
+        self._metrics.formed(len(workers))
         attempt = {
             "attempt": number + 1,
             "start_ms": round(time.time() * 1000),
@@ -134,6 +140,7 @@ class RunRecord:
 
     def reported(self, step: int, row: dict[str, Any], checkpoint: Checkpoint | None) -> None:
         """A step was recorded, the `step`th from 1."""
+        self._metrics.step()
         now = round(time.time() * 1000)
         with self._lock:
             first = self._run["reported_ms"] is None

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 SPACE = "sheaf-train-runs"
 RUN, GROUP, HISTORY = "run/", "group/", "history/"
 MOST_RUNS = 1000  # The oldest go.
-_PERIOD_S = 5.0  # Between two times that figures are written which only grow older.
+_PERIOD_S = 1.0  # A driver that is killed has told its figures up to so long before.
+_HISTORY_PERIOD_S = 5.0  # The same of the series, which are larger.
 _LAST_S = 2.0  # How long the end of a run waits until that it has ended is written.
 
 _logger = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class Writer:
 
     def _run(self) -> None:
         self._try(self._make_room)
-        closed, due = False, 0.0
+        closed, due, history_due = False, 0.0, 0.0
         while not closed:
             with self._signal:
                 while not (self._closed or self._soon):
@@ -75,9 +76,15 @@ class Writer:
                         break
                     self._signal.wait(left if left > 0 else _PERIOD_S)
                 closed = self._closed
+                whole = closed or self._soon or time.monotonic() >= history_due
                 self._changed = self._soon = False
-            self._try(self._write)
+            self._try(self._write if whole else self._write_figures)
             due = time.monotonic() + _PERIOD_S
+            if whole:
+                history_due = time.monotonic() + _HISTORY_PERIOD_S
+            else:
+                with self._signal:
+                    self._changed = True  # The history is to come.
         last = time.monotonic() + _LAST_S
         while self._changed and time.monotonic() < last:  # The GCS may be back in a moment.
             time.sleep(0.1)
@@ -96,9 +103,12 @@ class Writer:
             with self._signal:
                 self._changed = True  # What was not written is tried again.
 
-    def _write(self) -> None:
+    def _write_figures(self) -> None:
+        self._write((RUN,))
+
+    def _write(self, kinds: tuple[str, ...] = (RUN, GROUP, HISTORY)) -> None:
         for kind, value in self._pages().items():
-            if self._written.get(kind) != value:
+            if kind in kinds and self._written.get(kind) != value:
                 _core.key_put(SPACE, kind + self._id, value, True)
                 self._written[kind] = value
 

@@ -81,7 +81,8 @@ export function Tasks() {
           keys={taskKeys}
           rowKey={(row) => `${row.task_id}/${row.attempt}/${row.state}`}
           parameters={{ ended }}
-          cli={`--limit 50${ended === "false" ? "" : " --ended"}`}
+          cli={ended === "false" ? "" : "--ended"}
+          cliLimit={50}
           empty="No calls: nothing runs, and nothing has ended that a node remembers."
           aside={
             <Choice
@@ -211,7 +212,7 @@ function TaskDetails(props: { id: string; rows: TaskRow[]; last: TaskRow }) {
           </table>
         </div>
       </Card>
-      <Inspect id={task} runs={last.state === "RUNNING"} worker={last.worker} />
+      <Inspect id={task} attempt={last.attempt} runs={last.state === "RUNNING"} worker={last.worker} />
     </>
   );
 }
@@ -240,18 +241,18 @@ export function Why(props: { id: string }) {
   return <p class="why">{value.value?.why ?? "…"}</p>;
 }
 
-/** What a call does now, and what it has printed. */
-function Inspect(props: { id: string; runs: boolean; worker: string | null }) {
+/** What a call does now, and what its last attempt has printed. */
+function Inspect(props: { id: string; attempt: number; runs: boolean; worker: string | null }) {
   const what = useSignal<"stack" | "out" | "err" | "">("");
   const shown = what.value;
   const text = useLoaded(
     async (stop) => {
       if (shown === "") return "";
-      const task = `task_id=${encodeURIComponent(props.id)}`;
+      const task = `task_id=${encodeURIComponent(props.id)}&attempt_number=${props.attempt}`;
       if (shown === "stack") return getText(`/task/traceback?${task}`, stop);
       return getText(`/api/v0/logs/file?${task}&lines=1000&suffix=${shown}`, stop);
     },
-    [shown],
+    [shown, props.attempt],
   );
   if (props.worker === null) return null;
   return (

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 from sheaf import _core
 from sheaf.util import train_run_store as store
@@ -41,10 +42,11 @@ _UNKNOWN: dict[str, Any] = {
     "checkpoint": None,
     "start_ms": 0,
     "end_ms": None,
+    "reported_ms": None,
     "path": "",
     "message": "its record cannot be read",
 }
-_GONE = "its driver is gone, and has not said how the run ended"
+_GONE = "its driver died, and has not said how the run ended"
 
 
 @of_a_session
@@ -72,7 +74,8 @@ def list_train_runs(
         driver is gone, or "UNKNOWN": its record cannot be read), job_id, driver (the process that
         called fit, "NODE.NUMBER"), workers, attempts (how often their group was formed), steps,
         metrics (of the last one), checkpoint (the path of the newest, or None), start_time_ms,
-        end_time_ms (None: it runs), path and message.
+        end_time_ms (None: it runs; where its driver died, when that was, or when the run was heard
+        last), path and message.
 
     Raises:
         ValueError: a filter has another operator.
@@ -83,7 +86,7 @@ def list_train_runs(
     if not filters:
         keys = keys[: max(0, limit)]
     records = {key.removeprefix(store.RUN): _value(key) for key in keys}
-    gone = _without_driver([record for record in records.values() if record])
+    gone = _gone_drivers([record for record in records.values() if record])
     rows = [_row(run_id, record, gone) for run_id, record in records.items() if record]
     return chosen(rows, filters, limit, _COLUMNS)
 
@@ -112,7 +115,7 @@ def get_train_run(
     record = _value(store.RUN + id)
     if record is None:
         return None
-    row = _row(id, record, _without_driver([record]))
+    row = _row(id, record, _gone_drivers([record]))
     history = _value(store.HISTORY + id) or {}
     row["ranks"] = (_value(store.GROUP + id) or {}).get("ranks", [])
     row["formed"], row["events"] = history.get("attempts", []), history.get("events", [])
@@ -134,18 +137,39 @@ def _value(key: str) -> dict[str, Any] | None:
     return {**_UNKNOWN, **known} if key.startswith(store.RUN) else known
 
 
-def _without_driver(records: list[dict[str, Any]]) -> set[str]:
-    """The drivers of runs that have not ended which are no process any more. A run may also be
-    within an actor, as those of trials are."""
+def _gone_drivers(records: list[dict[str, Any]]) -> dict[str, int]:
+    """The drivers of runs that have not ended which are no process any more, and when they ended,
+    in seconds since 1970 (0: not known). A run may also be within an actor, as those of trials
+    are."""
     drivers = {record["driver"] for record in records if record["state"] == "RUNNING"}
     if not drivers:
-        return drivers
-    alive, all_answered = _core.processes_if_all()
-    return drivers.difference(alive) if all_answered else set()
+        return {}
+    alive, all_answered, ended = _core.processes_if_all()
+    gone = drivers.difference(alive) if all_answered else ()
+    return {driver: ended.get(driver, 0) for driver in gone}
 
 
-def _row(run_id: str, record: dict[str, Any], gone: set[str]) -> Row:
+def _abort(record: dict[str, Any], ended: int) -> tuple[int, str]:
+    """When a run was over that did not say so itself, in ms, and the words of it."""
+    if ended:
+        return ended * 1000, f"{_GONE}, at {_local(ended)}"
+    times = (record["reported_ms"], record["start_ms"])  # Anybody may have written the record.
+    heard = max((time_ms for time_ms in times if isinstance(time_ms, int)), default=0)
+    return heard, f"{_GONE}; it was heard last at {_local(heard // 1000)}"
+
+
+def _local(unix_s: int) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_s))
+    except (OSError, OverflowError, ValueError):
+        return "?"
+
+
+def _row(run_id: str, record: dict[str, Any], gone: dict[str, int]) -> Row:
     lost = record["state"] == "RUNNING" and record["driver"] in gone
+    end_ms, message = record["end_ms"], record["message"]
+    if lost:
+        end_ms, message = _abort(record, gone[record["driver"]])
     return Row(
         run_id=run_id,
         name=record["name"],
@@ -158,7 +182,7 @@ def _row(run_id: str, record: dict[str, Any], gone: set[str]) -> Row:
         metrics=record["metrics"],
         checkpoint=record["checkpoint"],
         start_time_ms=record["start_ms"],
-        end_time_ms=record["end_ms"],
+        end_time_ms=end_ms,
         path=record["path"],
-        message=_GONE if lost else record["message"],
+        message=message,
     )

@@ -23,6 +23,7 @@ from sheaf.data.progress import Progress
 from sheaf.data.resting import Resting
 from sheaf.data.stats import ExecutionStats
 from sheaf.data.task_context import TaskContext
+from sheaf.experimental.locations import get_local_object_locations
 
 _INLINE_BYTES = 32 << 10  # A function of an operator that is larger goes through the store.
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0005, 0.005
@@ -308,8 +309,12 @@ class Execution:
             try:
                 if block is None:
                     block = next(task.stream)
+                    _raise_if_failed(block)
             except StopIteration:  # Its worker died between the two, and was not tried again.
                 self._failed(number, exceptions.WorkerCrashedError())
+                return True
+            except exceptions.RayError as error:  # Of a task that failed while it stored the block.
+                self._failed(number, error)
                 return True
             self._output(task.operator, number, header, block)
             happened = True
@@ -397,6 +402,16 @@ def _remote_task(operator: Operator) -> Any:
 
 def _cuts(command: machine.Submit) -> list[Any]:
     return [(bundle.start, bundle.stop) for bundle in command.work.bundles]
+
+
+def _raise_if_failed(block: sheaf.ObjectRef[Any]) -> None:
+    """Raises the error that came in the place of a block, which lies nowhere; fetches no block."""
+    place = get_local_object_locations([block])[block]
+    if not place["node_ids"] and place["object_size"] is None:
+        try:
+            sheaf.get(block, timeout=0)
+        except exceptions.GetTimeoutError:
+            pass  # A block that is made again.
 
 
 def _value(block: Any) -> Any:

@@ -72,6 +72,7 @@ class Execution:
         self._functions: dict[int, tuple[str, Any]] = {}
         self._numbers: dict[int, int] = {}
         self._word = uuid.uuid4().hex[:12]
+        self._retried = tuple(context.retried_io_errors or ())
         self._pause = _SHORTEST_WAIT_S
         self._closed = False
         self.stats = ExecutionStats([operator.name for operator in operators])
@@ -180,7 +181,9 @@ class Execution:
 
     def _task_context(self, command: machine.Submit) -> TaskContext:
         name = self._operators[command.operator].name
-        return TaskContext(command.sequence, name, {"write_uuid": self._word})
+        return TaskContext(
+            command.sequence, name, {"write_uuid": self._word, "retried_io_errors": self._retried}
+        )
 
     def _run_here(self, command: machine.Submit) -> None:
         operator = self._operators[command.operator]

@@ -71,10 +71,6 @@ class Executor(Scheduler):
             if short:
                 raise ExecutionError(f"{state.spec.name} cannot run: {short}")
         for state in self.states:
-            if state.spec.kind == "limit" and state.rows_left == 0:
-                self._stop(state)
-                self._finish(state)
-        for state in self.states:
             if state.spec.kind == "source" and not state.finished:
                 for bundle in state.spec.bundles:
                     self._pass_on(state, Held(bundle, 0))

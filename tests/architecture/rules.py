@@ -94,7 +94,7 @@ PYTHON_FOLDERS = {
     "arrow": "_core",  # The extension's kernels over tables; needs no cluster.
     "integrations": ".",  # Into programs that know nothing of Sheaf.
     "train": ". air util",  # As a library of a user's own would: no _core, no _internal.
-    "data": ". air arrow cloudpickle util",
+    "data": ". air arrow cloudpickle experimental util",  # Where a block lies is in experimental.
     "tune": ". air cloudpickle util",  # No library imports another.
 }
 PYTHON_FOLDERS = {folder: set(names.split()) for folder, names in PYTHON_FOLDERS.items()}

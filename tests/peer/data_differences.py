@@ -147,10 +147,6 @@ KNOWN: dict[str, tuple[str, list[str]]] = {
         "A dataset without rows has a list of no values; Ray gives None.",
         ["[1, 2, 3] ['a', 'b']", "[1, None]", "[]", "raises 'zz': yes"],
     ),
-    "data_groups.what_groups_are": (
-        "Groups are dicts of arrays, as both libraries' documents say; Ray's are DataFrames.",
-        ["{kind: 'dict'}"],
-    ),
     "data_pairs.joins_with_lists_and_structs": (
         "Columns keep their order: those of the left side, then the right side's. Ray "
         "puts nested ones last.",

@@ -52,11 +52,16 @@ class Resources:
 
     def fits(self, need: Amounts, beside: Amounts | None = None) -> bool:
         """Whether `need` is free, with `beside` left."""
-        return all(
-            self.used.get(name, 0.0) + amount + (beside or {}).get(name, 0.0)
-            <= self.total.get(name, 0.0) + 1e-9
+        return not self.lacking(need, beside)
+
+    def lacking(self, need: Amounts, beside: Amounts | None = None) -> list[str]:
+        """The resources of `need` of which too little is free, with `beside` left."""
+        return [
+            name
             for name, amount in need.items()
-        )
+            if self.used.get(name, 0.0) + amount + (beside or {}).get(name, 0.0)
+            > self.total.get(name, 0.0) + 1e-9
+        ]
 
     def short_of(self, need: Amounts) -> str:
         """The resource that the whole cluster has too little of, as words; "": none."""

@@ -169,6 +169,7 @@ _KNOWN: dict[str, Any] = {
         "AWS Error NETWORK_CONNECTION",
         "AWS Error SLOW_DOWN",
         "AWS Error UNKNOWN (HTTP status 503)",
+        "AWS Error SERVICE_UNAVAILABLE",
     ],
 }
 
@@ -186,7 +187,8 @@ class DataContext:
         execution_options: ExecutionOptions.
         broadcast_join_bytes: a join whose one side is smaller moves only that side.
         small_input_bytes: below this, what needs no function of the user's runs in this process.
-        retried_io_errors: words of errors of file systems that are tried again.
+        retried_io_errors: words or regular expressions; reading or writing a file is tried up to 10
+            times on errors that have one of them, with growing pauses.
     """
 
     def __init__(self, **settings: Any):

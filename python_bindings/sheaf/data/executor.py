@@ -4,6 +4,8 @@ happened and does what it says; the tests do the same with a simulated cluster.
 
 What holds at any time:
 - Blocks that were made and not taken stay below the budget, but for one block of each running task.
+  Where actors leave too little for one task of each other operator, those take turns, and a task
+  whose resources another needs ends first.
 - The most downstream operator that has work runs at least one task, whatever the budget says, so
   there is always progress; what fits is started.
 - Actors leave room for one task of each operator that works without actors, and for one actor of
@@ -69,10 +71,6 @@ class Executor(Scheduler):
             if short:
                 raise ExecutionError(f"{state.spec.name} cannot run: {short}")
         for state in self.states:
-            if state.spec.kind == "limit" and state.rows_left == 0:
-                self._stop(state)
-                self._finish(state)
-        for state in self.states:
             if state.spec.kind == "source" and not state.finished:
                 for bundle in state.spec.bundles:
                     self._pass_on(state, Held(bundle, 0))
@@ -122,11 +120,10 @@ class Executor(Scheduler):
     def _is_next(self, state: State, task: Task) -> bool:
         """Whether outputs of `task` pass, or stand in the way of those that do."""
         head = next((t for t in state.running.values() if t.sequence == state.head), None)
-        return (
-            head is None  # It has lost its actor, and waits for one.
-            or head is task
-            or (head.actor is not None and head.actor == task.actor and task.number < head.number)
-        )
+        if head is None:  # It has lost its actor; another starts, or has room for it already.
+            return False
+        in_front = head.actor is not None and head.actor == task.actor and task.number < head.number
+        return head is task or in_front
 
     # What has happened.
 
@@ -209,6 +206,8 @@ class Executor(Scheduler):
                 ) from error
             state.again.append(task)
         state.again = deque(sorted(state.again, key=lambda task: task.sequence))
+        if state.has_lost_head:  # All others may wait for it, so nobody else gets its resources.
+            self._add_actor(state, {})
         self._schedule()
 
     def stop(self) -> None:

@@ -155,10 +155,8 @@ class Scheduler(Flow):
     def _may_exceed(self, state: State) -> bool:
         """Whether a task of `state` may start with a full budget: it is the most downstream one
         with work, and none of its tasks runs."""
-        lost_head = bool(state.again) and state.again[0].sequence == state.head
-        return (
-            (not state.running or lost_head) and not self._output and self._idle_downstream(state)
-        )
+        comes_next = not state.running or state.has_lost_head
+        return comes_next and not self._output and self._idle_downstream(state)
 
     def _downstream_needs(self, state: State) -> dict[str, float]:
         """What tasks downstream must find free, since they make room while those of `state` may
@@ -180,8 +178,19 @@ class Scheduler(Flow):
         state = self._most_downstream()
         if state is None or state.running or state.spec.here or state.actors:
             return False
-        running = next(other for other in self._order if other.running)
-        return running is holder and not self.resources.fits(state.spec.needs)
+        lacking = self.resources.lacking(state.spec.needs)
+        if not lacking:
+            return False
+        running = [other for other in self._order if other.running]
+        holding = [
+            other
+            for other in running
+            if other.spec.pool is None
+            and any(other.spec.needs.get(name) for name in lacking)
+            and any(not task.here for task in other.running.values())
+        ]
+        # Where idle actors hold them, they make way when nothing runs.
+        return holder is next(iter(holding or running))
 
     def _most_downstream(self) -> State | None:
         """The operator whose work makes room first."""

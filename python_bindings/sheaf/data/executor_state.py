@@ -120,6 +120,11 @@ class State:
         return bool(self.queue or self.again or self.running)
 
     @property
+    def has_lost_head(self) -> bool:
+        """Whether the task whose outputs pass has lost its actor, and waits for another."""
+        return bool(self.again) and self.again[0].sequence == self.head
+
+    @property
     def works_elsewhere(self) -> bool:
         """Whether it needs resources, now or later."""
         return self.spec.kind == "map" and not self.spec.here and not self.finished

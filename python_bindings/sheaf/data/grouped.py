@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -152,7 +153,9 @@ class GroupedData:
 
         Args:
             fn: takes a batch of all rows of a group, and returns one, or yields several.
-            zero_copy_batch, compute, batch_format, fn_args, fn_kwargs, fn_constructor_args,
+            batch_format: as of map_batches; but by default a group is a DataFrame where pandas is
+                installed, as in Ray 2.60 (else a dict of NumPy arrays). "numpy" is faster.
+            zero_copy_batch, compute, fn_args, fn_kwargs, fn_constructor_args,
                 fn_constructor_kwargs, concurrency, **options: as of map_batches.
 
         Returns:
@@ -160,6 +163,8 @@ class GroupedData:
         """
         udf = udf_of("map_groups", fn, fn_constructor_args, fn_constructor_kwargs)
         settled = task_options("map_groups", udf, compute, concurrency, options)
+        if batch_format == "default" and importlib.util.find_spec("pandas") is not None:
+            batch_format = "pandas"
         transform = transforms.map_batches(
             udf,
             batch_format=batch_format,

@@ -25,6 +25,7 @@ from sheaf.data.progress import Progress
 from sheaf.data.resting import Resting
 from sheaf.data.stats import ExecutionStats
 from sheaf.data.task_context import TaskContext
+from sheaf.experimental.locations import get_local_object_locations
 
 _INLINE_BYTES = 32 << 10  # A function or a block that is larger goes through the store.
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0005, 0.005
@@ -77,6 +78,7 @@ class Execution:
         self._functions: dict[int, tuple[str, Any]] = {}
         self._numbers: dict[int, int] = {}
         self._word = uuid.uuid4().hex[:12]
+        self._retried = tuple(context.retried_io_errors or ())
         self._pause = _SHORTEST_WAIT_S
         self._closed = False
         self.stats = ExecutionStats([operator.name for operator in operators])
@@ -185,7 +187,8 @@ class Execution:
 
     def _task_context(self, command: machine.Submit) -> TaskContext:
         name = self._operators[command.operator].name
-        return TaskContext(command.sequence, name, {"write_uuid": self._word}, int(self._word, 16))
+        settled = {"write_uuid": self._word, "retried_io_errors": self._retried}
+        return TaskContext(command.sequence, name, settled, int(self._word, 16))
 
     def _run_here(self, command: machine.Submit) -> None:
         operator = self._operators[command.operator]
@@ -341,8 +344,12 @@ class Execution:
             try:
                 if block is None:
                     block = next(task.stream)
+                    _raise_if_failed(block)
             except StopIteration:  # Its worker died between the two, and was not tried again.
                 self._failed(number, exceptions.WorkerCrashedError())
+                return True
+            except exceptions.RayError as error:  # Of a task that failed while it stored the block.
+                self._failed(number, error)
                 return True
             happened = True
             if header.number < task.taken:
@@ -437,6 +444,16 @@ def _remote_task(operator: Operator) -> Any:
 
 def _cuts(command: machine.Submit) -> list[Any]:
     return [(bundle.start, bundle.stop) for bundle in command.work.bundles]
+
+
+def _raise_if_failed(block: sheaf.ObjectRef[Any]) -> None:
+    """Raises the error that came in the place of a block, which lies nowhere; fetches no block."""
+    place = get_local_object_locations([block])[block]
+    if not place["node_ids"] and place["object_size"] is None:
+        try:
+            sheaf.get(block, timeout=0)
+        except exceptions.GetTimeoutError:
+            pass  # A block that is made again.
 
 
 def _value(block: Any) -> Any:

@@ -105,6 +105,8 @@ class ZipBlocks:
                 end += bundle.num_rows
                 ends.append(end)
         sides = [cut_at(bundles, ends) for bundles in given]
+        if not ends and all(given):  # The columns, then.
+            sides = [[[bundles[0].cut(0, 0)]] for bundles in given]
         here = sum(b.size_bytes for bundles in given for b in bundles) < self.small_bytes
         return [
             Work(tuple(b for part in parts for b in part), tuple(len(part) for part in parts), here)

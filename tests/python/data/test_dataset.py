@@ -212,6 +212,12 @@ def test_map_groups(base):
         lambda df: pandas.DataFrame({"n": [len(df)]}), batch_format="pandas"
     )
     assert whole.take_all() == [{"n": ROWS}]
+    kinds = {
+        wanted: base.groupby(None).map_groups(lambda g: {"is": [type(g).__name__]}, **options)
+        for wanted, options in (("DataFrame", {}), ("dict", {"batch_format": "numpy"}))
+    }
+    for wanted, made in kinds.items():
+        assert made.take_all() == [{"is": wanted}]
 
 
 @pytest.mark.parametrize(

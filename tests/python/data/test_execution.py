@@ -121,6 +121,34 @@ def test_blocks_that_fail_are_left_out_when_they_may():
         dataset.take_all()
 
 
+def test_a_task_that_fails_while_it_stores_a_block_has_failed():
+    """The error lies where the block would, and is not handed on as one."""
+
+    def fails(batch):
+        def watch(frame, event, given):
+            if (
+                event == "return"
+                and frame.f_code.co_name == "run_task"
+                and hasattr(given, "schema")
+            ):
+                sys.setprofile(None)
+                raise MemoryError("no room for it")
+
+        if 3 in batch["id"]:
+            sys.setprofile(watch)
+        return {"id": np.repeat(batch["id"], 10_000)}
+
+    with pytest.raises(MemoryError, match="no room for it"):
+        data.range(8, override_num_blocks=4).map_batches(fails).materialize()
+    context = data.DataContext.get_current()
+    context.max_errored_blocks = 1
+    try:
+        kept = data.range(8, override_num_blocks=4).map_batches(fails).materialize()
+        assert kept.count() == 60_000
+    finally:
+        context.max_errored_blocks = 0
+
+
 def test_memory_stays_within_the_budget():
     """400 MB go through 40 MB; the consumer is slow."""
     dataset = data.range(50, override_num_blocks=50).map_batches(

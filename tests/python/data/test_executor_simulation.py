@@ -31,11 +31,13 @@ class Simulation:
         self.total = {"CPU": float(self.random.choice([1, 2, 4, 16])), "GPU": 1.0}
         self.block = self.random.choice([1, 10, 50])  # Most bytes of a block.
         self.strict = self.random.random() < 0.5
-        self.losing = self.random.choice([0.0, 0.0, 0.05])  # How often an actor dies in a task.
+        # How often an actor dies in a task.
+        self.losing = self.random.choice([0.0, 0.0, 0.05, 0.2])
         self.operators = self.plan()
         self.tasks, self.actors = {}, {}
         self.got = []
         self.stopped = False
+        self.takes_turns = False
         self.machine = machine.Executor(
             self.operators, self.total, self.limit_bytes, preserve_order=self.strict
         )
@@ -257,7 +259,8 @@ class Simulation:
             pool = spec.pool
             if pool:
                 assert sum(a["operator"] == index for a in self.actors.values()) <= pool.maximum
-        if self.fits_together:  # A task of so many rows has them all at once.
+        self.takes_turns = self.takes_turns or not self.fits_together
+        if not self.takes_turns:  # A task of so many rows has them all at once.
             pending = sum(
                 sum(held.charge for held in state.pending)
                 + sum(charge for _, charge in state.queue)
@@ -281,9 +284,12 @@ class Simulation:
 
     @property
     def fits_together(self):
-        """Whether every operator may run one task beside all others: else they take turns."""
+        """Whether every operator may run one task beside the actors that there are and one task of
+        all others: else they take turns, and a task whose resources another needs ends first."""
+        actors = [actor["operator"] for actor in self.actors.values()]
+        times = {i: max(1, actors.count(i)) for i, o in enumerate(self.operators) if not o.here}
         return all(
-            sum(spec.needs.get(name, 0) for spec in self.operators if not spec.here) <= amount
+            sum(n * self.operators[i].needs.get(name, 0) for i, n in times.items()) <= amount
             for name, amount in self.total.items()
         )
 
@@ -378,3 +384,30 @@ def test_random_plans(part):
         return
     for seed in range(part * SEEDS // 4, (part + 1) * SEEDS // 4):
         run(seed)
+
+
+def test_others_wait_for_a_task_that_has_lost_its_actor():
+    """What they make would pile up behind it, however often its actor dies."""
+    bundles = tuple(Bundle(None, 0, 1, 10, (i,)) for i in range(8))
+    operators = [
+        Operator("source", "source", bundles=bundles),
+        Operator("pool", "map", inputs=(0,), pool=Pool(2, 2, 1), needs={"CPU": 1.0}),
+    ]
+    e = machine.Executor(operators, {"CPU": 2.0}, 100, preserve_order=True)
+
+    def commands(kind):
+        return [command for command in e.commands() if isinstance(command, kind)]
+
+    for command in commands(machine.AddActor):
+        e.actor_ready(command.actor)
+    head, behind = commands(machine.Submit)
+    for _ in range(2):
+        assert e.may_take(behind.task)
+        e.output_came(behind.task, Bundle(None, 0, 1, 60, ()))
+    assert e.budget.is_full() and e.may_take(head.task) and not e.may_take(behind.task)
+    e.actor_died(head.actor, Lost())
+    assert not e.may_take(behind.task)
+    (added,) = commands(machine.AddActor)
+    e.actor_ready(added.actor)
+    (again,) = commands(machine.Submit)
+    assert again.sequence == 0 and e.may_take(again.task) and not e.may_take(behind.task)

@@ -9,6 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sheaf import data
+from sheaf.data.aggregate import Count, Max, Mean, Min, Unique
+from sheaf.data.expressions import col
 
 pytestmark = pytest.mark.usefixtures("node")
 FIRST = int(os.environ.get("DATA_SEED") or random.randrange(1 << 30))
@@ -66,3 +68,49 @@ def test_as_pandas(number):
     assert told == joined_by_pandas(frame, other, JOINS[kind])
 
     assert sorted(row["v"] for row in rows.random_shuffle().take_all()) == sorted(frame.v)
+
+
+NOTHING = [
+    lambda rows: rows.limit(0),
+    lambda rows: rows.filter(expr=col("v") > 10**6),
+    lambda rows: rows.filter(lambda row: False),
+]
+STEPS = [
+    lambda rows: rows.with_column("w", col("v") * 2.5),
+    lambda rows: rows.rename_columns({"v": "v"}),
+    lambda rows: rows.drop_columns(["s"]) if "s" in rows.schema().names else rows,
+    lambda rows: rows.select_columns(["v", "k"]),
+    lambda rows: rows.sort(["k", "v"], descending=[True, False]),
+    lambda rows: rows.random_shuffle(),
+    lambda rows: rows.repartition(3),
+    lambda rows: rows.repartition(2, keys=["k"]),
+    lambda rows: rows.union(rows),
+    lambda rows: rows.zip(rows),
+    lambda rows: rows.limit(2),
+    lambda rows: rows.join(
+        rows.select_columns(["k", "v"]), "left_outer", 2, ("k",), left_suffix="1"
+    ),
+    lambda rows: rows.groupby("k").sum("v").rename_columns({"sum(v)": "v"}),
+    lambda rows: rows.groupby("k").aggregate(Min("v", alias_name="v"), Count(), Mean("v")),
+    lambda rows: rows.groupby("k").aggregate(Unique("v", alias_name="u"), Max("v", alias_name="v")),
+]
+
+
+@pytest.mark.parametrize("number", range(int(os.environ.get("DATA_SEEDS", "10"))))
+def test_what_has_no_rows_has_the_schema(number):
+    """Wherever on its way a program loses all its rows."""
+    print("DATA_SEED", FIRST + number)
+    rng = random.Random(FIRST + number)
+    table = pa.table({"k": [1, 2, None, 2], "s": ["a", None, "b", "c"], "v": [1, 2, 3, 4]})
+    steps = rng.choices(STEPS, k=rng.randrange(1, 5))
+    where, empty = rng.randrange(len(steps) + 1), rng.choice(NOTHING)
+    rows = wanted = data.from_arrow([table.slice(0, 1), table.slice(1)])
+    for at, step in enumerate([*steps, None]):
+        if at == where:
+            rows = empty(rows)
+        if step is not None:
+            rows, wanted = step(rows), step(wanted)
+    made = rows.materialize()
+    assert made.count() == 0
+    assert made.schema() == rows.schema() == wanted.materialize().schema()
+    assert list(rows.to_pandas().columns) == wanted.schema().names

@@ -153,17 +153,21 @@ class FileDatasink(Datasink):
 
         Args:
             name: below the folder; it may have folders of its own.
-            fill: writes into an open file.
+            fill: writes into an open file; again into an empty one after an error that may pass.
             written: takes the file, as of write.
         """
         staging = self._staging
         folder = posixpath.join(staging.folder, self._attempt) if staging else self.path
         temporary = posixpath.join(folder, name)
-        try:
+
+        def write() -> None:
             if "/" in name and (self.try_create_dir or staging is not None):
                 self.filesystem.create_dir(posixpath.dirname(temporary), recursive=True)
             with self.open_output_stream(temporary) as file:
                 fill(file)
+
+        try:
+            filesystems.retried(write, temporary)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise OutOfDiskError(f"{temporary}: {error}") from error

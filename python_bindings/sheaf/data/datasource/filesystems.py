@@ -7,13 +7,16 @@ from __future__ import annotations
 import dataclasses
 import errno
 import functools
+import itertools
 import os
+import random
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from sheaf.data.errors import MissingPackageError
+from sheaf.data.task_context import TaskContext
 
 __all__ = [
     "FileInfo",
@@ -26,8 +29,8 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-_TRIES = 4
-_FIRST_PAUSE_S = 0.1
+_TRIES, _TRIES_OF_LISTED = 4, 10
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 32.0
 _FINAL = (
     FileExistsError,
     FileNotFoundError,
@@ -175,9 +178,48 @@ def _may_pass(error: BaseException) -> bool:
     )
 
 
+def _is_listed(error: BaseException) -> bool:
+    """Whether DataContext.retried_io_errors names this error: by words that are in it, or by an
+    expression that matches there."""
+    from sheaf.data.context import DataContext
+
+    words = TaskContext.current().kwargs.get("retried_io_errors")
+    if words is None:
+        words = DataContext.get_current().retried_io_errors
+    text = f"{type(error).__name__}: {error}"
+    return any(word in text or _matches(word, text) for word in words or ())
+
+
+def _matches(expression: str, text: str) -> bool:
+    try:
+        return re.search(expression, text) is not None
+    except re.error:  # Plain words.
+        return False
+
+
+def _pause_s(error: Exception, attempt: int) -> float | None:
+    """How long to wait after the attempt of this number, from 0; None: there is no other."""
+    pause = min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S)
+    if _is_listed(error):  # Of a store that wants less: not all who asked ask again at once.
+        return pause * random.uniform(0.8, 1.2) if attempt + 1 < _TRIES_OF_LISTED else None
+    return pause if attempt + 1 < _TRIES and _may_pass(error) else None
+
+
+def _wait_or_raise(
+    error: Exception, attempt: int, doing: str, sleep: Callable[[float], None]
+) -> None:
+    pause = _pause_s(error, attempt)
+    if pause is None:
+        if isinstance(error, OSError) or attempt:
+            error.add_note(f"while {doing}, attempt {attempt + 1}")
+        raise error
+    sleep(pause)
+
+
 def retried(call: Callable[[], _T], what: str, sleep: Callable[[float], None] = time.sleep) -> _T:
-    """What the call gives; on an I/O error that may pass it is made again, up to 4 times in all,
-    with pauses of 0.1, 0.2 and 0.4 s.
+    """What the call gives; on an error that may pass it is made again, with pauses of 0.1 s, 0.2 s
+    and so on up to 32 s: up to 4 times in all on an I/O error, up to 10 times on one that
+    DataContext.retried_io_errors names.
 
     Args:
         call: can be repeated.
@@ -187,14 +229,11 @@ def retried(call: Callable[[], _T], what: str, sleep: Callable[[float], None] = 
     Returns:
         Its result.
     """
-    for attempt in range(_TRIES):
+    for attempt in itertools.count():
         try:
             return call()
-        except OSError as error:
-            if attempt + 1 == _TRIES or not _may_pass(error):
-                error.add_note(f"while reading or writing {what}, attempt {attempt + 1}")
-                raise
-            sleep(_FIRST_PAUSE_S * 2**attempt)
+        except Exception as error:
+            _wait_or_raise(error, attempt, f"reading or writing {what}", sleep)
     raise AssertionError("unreachable")
 
 
@@ -213,15 +252,12 @@ def stream_retried(
         The items, each once.
     """
     given = 0
-    for attempt in range(_TRIES):
+    for attempt in itertools.count():
         try:
             for number, item in enumerate(make()):
                 if number >= given:
                     given += 1
                     yield item
             return
-        except OSError as error:
-            if attempt + 1 == _TRIES or not _may_pass(error):
-                error.add_note(f"while reading {what}, attempt {attempt + 1}")
-                raise
-            sleep(_FIRST_PAUSE_S * 2**attempt)
+        except Exception as error:
+            _wait_or_raise(error, attempt, f"reading {what}", sleep)

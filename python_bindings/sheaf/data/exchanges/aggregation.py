@@ -65,8 +65,10 @@ class Aggregate(Method):
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         table = blocks.combine(blocks.concat(given))
-        if not table.num_columns or (not table.num_rows and self.keys):
+        if not table.num_columns:
             return
+        if not table.num_rows and self.keys and not self.is_plain:
+            return  # Of what type the user's results are only they show.
         merged = aggregate.merge(table, self.keys, self.aggregates)
         yield self._in_order(aggregate.finish(merged, self.keys, self.aggregates))
 

@@ -86,13 +86,17 @@ class _Download:
         return pa.array([self._bytes(path) for path in paths.to_pylist()], pa.large_binary())
 
     def _bytes(self, path: str | None) -> bytes | None:
-        from sheaf.data.datasource.filesystems import resolve
+        from sheaf.data.datasource import filesystems
 
         if path is None:
             return None
-        try:
-            system, (plain,) = resolve(path, self._filesystem)
+
+        def read() -> bytes:
+            system, (plain,) = filesystems.resolve(path, self._filesystem)
             with system.open_input_stream(plain, compression=None) as file:
-                return file.read()
+                return bytes(file.read())
+
+        try:
+            return filesystems.retried(read, path)
         except OSError:
             return None

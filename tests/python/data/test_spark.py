@@ -15,7 +15,8 @@ from sheaf.data.not_built import FUNCTIONS, METHODS
 
 HERE = pathlib.Path(__file__).parent
 PAGE = (HERE.parents[2] / "docs" / "data_for_spark.md").read_text()
-SPARK_S = 180  # A JVM on a busy machine.
+SPARK_S = 400  # A JVM on a busy machine.
+SETTINGS = "--conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2"
 NOT_FOR_PROGRAMS = {  # Of Ray's names those that are its inside, old spellings, or types.
     "BlockBasedFileDatasink",
     "DataIterator",
@@ -57,14 +58,18 @@ def test_each_name_of_the_library_is_on_the_page():
 
 
 def in_spark(program: str) -> str:
-    """A comment takes the place of the lines below it, up to an empty one."""
-    lines, replaced = [], False
+    """A comment takes the place of the lines below it, up to an empty one, or to a print that both
+    programs share."""
+    lines, comment = [], ""
     for line in program.splitlines():
         if line.startswith("# "):
-            lines.append(line[2:])
-        elif not (replaced and line):
+            comment = line[2:]
+            lines.append(comment)
+            continue
+        if not line or (line.startswith("print(") and not comment.startswith("print(")):
+            comment = ""
+        if not comment:
             lines.append(line)
-        replaced = line.startswith("# ") or (replaced and line != "")
     return "\n".join(lines) + "\n"
 
 
@@ -77,7 +82,12 @@ def test_the_program_of_spark_prints_the_same(tmp_path):
     done = subprocess.run(
         [sys.executable, "job.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": f"{SETTINGS} pyspark-shell",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
         capture_output=True,
         text=True,
         timeout=SPARK_S,

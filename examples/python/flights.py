@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Which flights from New York are late? Joins flights with airlines, planes and weather, prints who
-is late and when, and trains a model in two workers, which tells late flights from others beforehand.
+is late and when, and trains a model in two workers, which tells late flights beforehand.
 
     python flights.py [--epochs 6]
 """
@@ -112,7 +112,7 @@ class Model:
 
 
 def area(scored: Batch) -> float:
-    """How often a late flight has a higher guess than one that is not (the area under the curve)."""
+    """How often a late flight has a higher guess than another (the area under the curve)."""
     ranks = scored["guess"].argsort().argsort() + 1.0
     late = scored["late"] > 0
     count = late.sum()

@@ -3,9 +3,9 @@
 
     python data_rows.py SIDE SCALE FOLDER ROW...    SIDE is sheaf, ray or floor
 
-FOLDER is data_made's. It measures rows in this process, and says a line of JSON for each: its name and the figure, in its
-unit. Big rows run once, on workers that are there; small ones are warm: the median of some rounds
-behind a first."""
+FOLDER is data_made's. It measures rows in this process, and says a line of JSON for each: its name
+and the figure, in its unit. Big rows run once, on workers that are there; small ones are warm: the
+median of some rounds behind a first."""
 
 import functools
 import importlib.util

@@ -238,7 +238,7 @@ ensure_venv() {
 
 # What the tests of sheaf.data need beside the package's own, in a folder of its own: all else is tested without them. 250 MB; not
 # fatal: without it they are skipped.
-data_packages() { echo pyarrow==26.0.1 pandas==3.1.1 pillow==13.0.0 fsspec==2026.9.0 python-dateutil==4.0.0; }
+data_packages() { echo pyarrow==26.0.1 pandas==3.1.1 pillow==13.0.0 fsspec==2026.9.0 python-dateutil==4.0.0 duckdb==2.0.1 fastavro==1.13.1; }
 
 fetch_data_packages() {
   local wanted

@@ -1,10 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """The rows of bench_data.py, for any package that has the names of Ray Data, and their floors.
 
-    python data_rows.py SIDE ROW SCALE FOLDER    SIDE is sheaf, ray or floor; FOLDER is data_made's
+    python data_rows.py SIDE SCALE FOLDER ROW...    SIDE is sheaf, ray or floor
 
-measures one row in this process, and says a line of JSON: the figure, in the row's unit. Big rows
-run once, small ones are warm: the median of some rounds behind a first."""
+FOLDER is data_made's. It measures rows in this process, and says a line of JSON for each: its name
+and the figure, in its unit. Big rows run once, on workers that are there; small ones are warm: the
+median of some rounds behind a first."""
 
 import functools
 import importlib.util
@@ -136,7 +137,8 @@ def mapped(bench, udf=add_price, **options):
 
 
 def mapped_by_actors(bench):
-    return mapped(bench, AddPrice, concurrency=2 if bench.side == "sheaf" else 1)
+    """Two actors, which leave a CPU to what reads for them."""
+    return mapped(bench, AddPrice, concurrency=2, num_cpus=0.5)
 
 
 def _floor_of_file(file):
@@ -186,7 +188,7 @@ def grouped(bench, keys=FEW):
         made = ds.groupby(keys).aggregate(
             agg.Count(), agg.Sum("l_quantity"), agg.Mean("l_extendedprice")
         )
-        made.count()
+        made.materialize()
 
     return spent(run)
 
@@ -207,7 +209,7 @@ def grouped_map(bench):
     def run():
         ds = bench.read("lineitem", [*FEW, "l_extendedprice"])
         made = ds.groupby(FEW).map_groups(normalise, batch_format="numpy")
-        assert made.count() == bench.rows
+        assert made.materialize().count() == bench.rows
 
     return spent(run)
 
@@ -219,13 +221,14 @@ def joined(bench, kind="inner"):
         made = left.join(
             right, kind, num_partitions=16, on=("l_orderkey",), right_on=("o_orderkey",)
         )
-        assert made.count() == bench.rows
+        assert made.materialize().count() == bench.rows
 
     return spent(run)
 
 
 def floor_joined(bench, kind="inner"):
-    query = f"""create table joined as select l_orderkey, l_quantity, o_totalprice from lineitem
+    query = f"""create or replace table joined as select l_orderkey, l_quantity, o_totalprice
+        from lineitem
         {kind} join orders on l_orderkey = o_orderkey"""
     return spent(lambda: bench.duckdb.execute(query))
 
@@ -257,11 +260,13 @@ def _checked(made, count):
 def _floor_of_order(bench, order):
     count = int(1e9 * bench.scale / (PAYLOAD + 8))
     bench.duckdb.execute(
-        f"""create table t as select (random() * 2^62)::bigint as key,
+        f"""create or replace table t as select (random() * 2^62)::bigint as key,
         repeat(chr(65 + (i % 26)::int), {PAYLOAD}) as payload from range({count}) r(i)"""
     )
     return spent(
-        lambda: bench.duckdb.execute(f"create table sorted as select * from t order by {order}")
+        lambda: bench.duckdb.execute(
+            f"create or replace table sorted as select * from t order by {order}"
+        )
     )
 
 
@@ -362,7 +367,7 @@ def _of_bytes(batch):
 
 def _consumed(bench, ds):
     count = 0
-    if importlib.util.find_spec("torch"):
+    if os.environ.get("BENCH_TORCH"):  # Where all sides have it.
         batches = ds.iter_torch_batches(batch_size=32)
     else:
         batches = ds.iter_batches(batch_size=32)
@@ -401,30 +406,47 @@ def _query(name):
 
 
 ROWS = {
-    "1,000 dicts: map, filter, take_all": Row("ms", "lower", dicts, floor_dicts, "25 ms; 30x"),
-    "group by of 10,000 rows": Row("ms", "lower", small_groups, floor_small_groups, "40 ms; 30x"),
-    "one-row blocks through three maps": Row("/s", "higher", small_blocks, None, "5,000/s; 20x"),
-    "lineitem: count": Row("ms", "lower", counted, floor_footers, "50 ms; 10x"),
-    "lineitem: schema": Row("ms", "lower", with_schema, floor_footers, "50 ms; 10x"),
-    "lineitem: limit(10)": Row("ms", "lower", limited, floor_footers, "50 ms; 10x"),
+    "1,000 dicts: map, filter, take_all": Row(
+        "ms", "lower", dicts, floor_dicts, "25 ms; 30x", session="small"
+    ),
+    "group by of 10,000 rows": Row(
+        "ms", "lower", small_groups, floor_small_groups, "40 ms; 30x", session="small"
+    ),
+    "one-row blocks through three maps": Row(
+        "/s", "higher", small_blocks, None, "5,000/s; 20x", session="small"
+    ),
+    "lineitem: count": Row("ms", "lower", counted, floor_footers, "50 ms; 10x", session="small"),
+    "lineitem: schema": Row(
+        "ms", "lower", with_schema, floor_footers, "50 ms; 10x", session="small"
+    ),
+    "lineitem: limit(10)": Row(
+        "ms", "lower", limited, floor_footers, "50 ms; 10x", session="small"
+    ),
     "lineitem: iter_batches(1024)": Row(
-        "M rows/s", "higher", iterated, floor_iterated, "0.8 of floor; 3x"
+        "M rows/s", "higher", iterated, floor_iterated, "0.8 of floor; 3x", session="maps"
     ),
-    "map_batches in tasks": Row("M rows/s", "higher", mapped, floor_mapped, "0.85 of floor; 3x"),
+    "map_batches in tasks": Row(
+        "M rows/s", "higher", mapped, floor_mapped, "0.85 of floor; 3x", session="maps"
+    ),
     "map_batches in actors": Row(
-        "M rows/s", "higher", mapped_by_actors, floor_mapped, "0.85 of floor; 3x"
+        "M rows/s", "higher", mapped_by_actors, floor_mapped, "0.85 of floor; 3x", session="maps"
     ),
-    "map of rows": Row("k rows/s", "higher", mapped_rows, floor_mapped_rows, "0.7 of floor; 3x"),
-    "group by, 84 groups": Row("s", "lower", grouped, floor_grouped, "2x DuckDB; 5x"),
+    "map of rows": Row(
+        "k rows/s", "higher", mapped_rows, floor_mapped_rows, "0.7 of floor; 3x", session="maps"
+    ),
+    "group by, 84 groups": Row(
+        "s", "lower", grouped, floor_grouped, "2x DuckDB; 5x", session="tables"
+    ),
     "group by, 70,000 groups per scale": Row(
         "s",
         "lower",
         functools.partial(grouped, keys=MANY),
         functools.partial(floor_grouped, keys=MANY),
         "2x DuckDB; 5x",
+        session="tables",
     ),
-    "map_groups, 84 groups": Row("s", "lower", grouped_map, None, "5x"),
-    "join, inner": Row("s", "lower", joined, floor_joined, "2.5x DuckDB; 5x"),
+    "map_groups, 84 groups": Row("s", "lower", grouped_map, None, "5x", session="tables"),
+    "join, inner": Row("s", "lower", joined, floor_joined, "2.5x DuckDB; 5x", session="tables"),
     **{
         f"join, {kind} outer": Row(
             "s",
@@ -432,11 +454,12 @@ ROWS = {
             functools.partial(joined, kind=f"{kind}_outer"),
             functools.partial(floor_joined, kind=kind),
             "2.5x DuckDB; 5x",
+            session="tables",
         )
         for kind in ("left", "right", "full")
     },
     **{
-        f"TPC-H {name}": Row("s", "lower", *_query(name), "3x DuckDB; 5x")
+        f"TPC-H {name}": Row("s", "lower", *_query(name), "3x DuckDB; 5x", session="tables")
         for name in data_queries.QUERIES
     },
     **{
@@ -447,6 +470,7 @@ ROWS = {
             functools.partial(data_queries.by_duckdb, name),
             "3x DuckDB",
             own=True,
+            session="sql",
         )
         for name in data_queries.QUERIES
     },
@@ -456,6 +480,7 @@ ROWS = {
         functools.partial(_made, change=lambda ds: ds.sort("key")),
         functools.partial(_floor_of_order, order="key"),
         "1.5x DuckDB; 4x",
+        session="orders",
     ),
     "random_shuffle of 1 GB per scale": Row(
         "s",
@@ -463,36 +488,62 @@ ROWS = {
         functools.partial(_made, change=lambda ds: ds.random_shuffle(seed=1)),
         functools.partial(_floor_of_order, order="random()"),
         "1.5x DuckDB; 4x",
+        session="orders",
     ),
     "2 GB per scale, mapped twice": Row(
         "GB/s", "higher", streamed, floor_streamed, "nothing spilled", store=1024
     ),
     "photographs to batches": Row(
-        "/s", "higher", photos, floor_photos, "0.85 of floor; 2x", needs=("PIL",)
+        "/s", "higher", photos, floor_photos, "0.85 of floor; 2x", needs=("PIL",), session="streams"
     ),
     "photographs from TFRecords": Row(
-        "/s", "higher", records, floor_photos, "0.85 of floor; 2x", needs=("PIL",)
+        "/s",
+        "higher",
+        records,
+        floor_photos,
+        "0.85 of floor; 2x",
+        needs=("PIL",),
+        session="streams",
     ),
-    "streaming_split to 2": Row("GB/s", "higher", split, floor_split, "one reader; 3x"),
+    "streaming_split to 2": Row(
+        "GB/s", "higher", split, floor_split, "one reader; 3x", session="streams"
+    ),
 }
 
 
+def measured(name, bench):
+    row = ROWS[name]
+    return (row.floor if bench.side == "floor" else row.measure)(bench)
+
+
+def started(bench, store):
+    """Starts a library, whose workers have run something afterwards."""
+    runtime = importlib.import_module(bench.side)
+    mib = max(256, int(store * min(1, bench.scale / 10)))
+    more = {} if bench.side == "sheaf" else {"include_dashboard": False}
+    runtime.init(num_cpus=CPUS, object_store_memory=mib * MIB, log_to_driver=False, **more)
+    context = bench.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    blocks = bench.data.range(4 * CPUS, override_num_blocks=4 * CPUS)
+    blocks.map_batches(lambda batch: batch, batch_format="pyarrow").materialize()
+    return runtime
+
+
 def main():
-    side, name, scale, folder = sys.argv[1:]
-    row, bench = ROWS[name], Bench(side, float(scale), folder)
-    if side == "floor":
-        figure = row.floor(bench)
-    else:
-        runtime = importlib.import_module(side)
-        store = max(256, int(row.store * min(1, bench.scale / 10))) * MIB
-        more = {} if side == "sheaf" else {"include_dashboard": False}
-        runtime.init(num_cpus=CPUS, object_store_memory=store, log_to_driver=False, **more)
-        context = bench.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        figure = row.measure(bench)
+    side, scale, folder, *names = sys.argv[1:]
+    bench, failed = Bench(side, float(scale), folder), False
+    runtime = None if side == "floor" else started(bench, ROWS[names[0]].store)
+    for name in names:
+        try:
+            print(json.dumps({"name": name, "figure": measured(name, bench)}), flush=True)
+        except Exception as error:
+            failed = True
+            said = str(error).strip().splitlines() or [""]
+            told = f"{type(error).__name__}: {said[-1][:200]}"
+            print(json.dumps({"name": name, "failed": told}), flush=True)
+    if runtime is not None:
         runtime.shutdown()
-    print(json.dumps({"figure": figure}), flush=True)
-    os._exit(0)  # Threads of libraries are not waited for.
+    os._exit(failed)  # Threads of libraries are not waited for.
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """The programs of examples/python do what they say."""
 
+import collections
 import pathlib
 import re
 import subprocess
@@ -81,3 +82,22 @@ def test_a_search_of_hyperopt_finds_a_good_learning_rate():
     pytest.importorskip("hyperopt", reason="hyperopt is not installed")
     said = run("hyperopt_digits.py")
     assert float(re.search(r"20 trials; .*: (\S+)%", said).group(1)) > 80, said
+
+
+def test_flights_are_counted_and_late_ones_told_from_others():
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    folder = EXAMPLES.parent / "data" / "flights"
+    said = run("flights.py")
+    names = dict(line.split(",") for line in (folder / "airlines.csv").read_text().splitlines()[1:])
+    delays = collections.defaultdict(list)
+    for row in parquet.read_table(folder / "flights.parquet").to_pylist():
+        if row["arr_delay"] is not None:
+            delays[names[row["carrier"]]].append(row["arr_delay"] > 15)
+    lines = [
+        f"{name} {100 * sum(late) / len(late):.0f} % of {len(late):,}"
+        for name, late in delays.items()
+    ]
+    found = [re.sub(" +", " ", line).strip(" \u2588") for line in said.splitlines()]
+    assert set(lines) <= set(found) and len(lines) == 16
+    first, last = map(float, re.search(r"loss (\S+) to (\S+)", said).groups())
+    assert last < first and float(re.search(r"another, (\d+) %", said).group(1)) > 62, said

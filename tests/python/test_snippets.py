@@ -19,7 +19,12 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
 # The blocks of these pages are one program each; those of the others are quoted.
 PROGRAMS = {
-    "python": [ROOT / "README.md", *GUIDE, ROOT / "docs" / "cross_language.md"],
+    "python": [
+        ROOT / "README.md",
+        *GUIDE,
+        ROOT / "docs" / "cross_language.md",
+        ROOT / "docs" / "data_for_spark.md",
+    ],
     "cpp": [ROOT / "README.md", *GUIDE],
 }
 IN_CPP = {"README": "hello", "training": "hello_training", "cpp": "guide"}
@@ -59,6 +64,8 @@ def test_the_program_in_python_prints_what_it_says(tmp_path, page):
         pytest.importorskip(library)  # What Sheaf does not need.
     if re.search(r"^from sheaf import .*\bdata\b", program, re.M):
         pytest.importorskip("pyarrow")
+    if "data.sql(" in program:
+        pytest.importorskip("duckdb")
     (tmp_path / "program.py").write_text(program)
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "libapp.so").symlink_to(BUILT / "tests/python/libcross_language.so")

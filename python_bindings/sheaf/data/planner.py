@@ -340,7 +340,8 @@ def read_tasks(node: logical.Read, context: Any, cpus: int) -> list[Any]:
     size = node.datasource.estimate_inmemory_data_size()
     count = node.parallelism
     if count < 1:
-        count = parallelism(size, context, cpus)
+        least = getattr(node.datasource, "least_read_tasks", None)
+        count = max(parallelism(size, context, cpus), least() if least is not None else 1)
     return list(node.datasource.get_read_tasks(count, None, context))
 
 

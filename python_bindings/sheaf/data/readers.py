@@ -273,6 +273,36 @@ def read_webdataset(
     return _read("read_webdataset", WebDatasetDatasource, options, own)
 
 
+def read_avro(paths: str | list[str], **options: Any) -> Dataset:
+    """A dataset of Avro files; it needs the package fastavro.
+
+    Args:
+        paths: files or folders.
+        **options: as of read_parquet.
+
+    Returns:
+        The dataset, whose columns have the types of the files' schemas.
+    """
+    from sheaf.data.datasource.formats import AvroDatasource
+
+    return _read("read_avro", AvroDatasource, options, {"paths": paths})
+
+
+def read_orc(paths: str | list[str], **options: Any) -> Dataset:
+    """A dataset of ORC files.
+
+    Args:
+        paths: files or folders.
+        **options: as of read_parquet.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.formats import ORCDatasource
+
+    return _read("read_orc", ORCDatasource, options, {"paths": paths})
+
+
 def read_sql(
     sql: str,
     connection_factory: Callable[[], Any],
@@ -298,6 +328,93 @@ def read_sql(
     from sheaf.data.datasource.sql import SQLDatasource
 
     source = SQLDatasource(sql, connection_factory, shard_hash_fn, shard_keys, sql_params)
+    return read_datasource(source, **options)
+
+
+def read_delta(
+    path: str,
+    version: Any = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    columns: list[str] | None = None,
+    **options: Any,
+) -> Dataset:
+    """A dataset of a table of Delta Lake; it needs the package deltalake.
+
+    Args:
+        path: of its folder, or its address.
+        version: a number or a moment; None: the newest.
+        storage_options: of deltalake.DeltaTable.
+        columns: which; None: all.
+        **options: as of read_datasource.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.lakes import DeltaDatasource
+
+    return read_datasource(DeltaDatasource(path, version, storage_options, columns), **options)
+
+
+def read_iceberg(
+    *,
+    table_identifier: str,
+    row_filter: Any = None,
+    selected_fields: tuple[str, ...] = ("*",),
+    snapshot_id: int | None = None,
+    scan_kwargs: Mapping[str, Any] | None = None,
+    catalog_kwargs: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Dataset:
+    """A dataset of a table of Iceberg; it needs the package pyiceberg.
+
+    Args:
+        table_identifier: "namespace.table".
+        row_filter: an expression of pyiceberg, or its text.
+        selected_fields: columns; ("*",): all.
+        snapshot_id: which state; None: the newest.
+        scan_kwargs: of pyiceberg's Table.scan.
+        catalog_kwargs: of pyiceberg.catalog.load_catalog.
+        **options: as of read_datasource.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.lakes import IcebergDatasource
+
+    source = IcebergDatasource(
+        table_identifier, row_filter, selected_fields, snapshot_id, scan_kwargs, catalog_kwargs
+    )
+    return read_datasource(source, **options)
+
+
+def read_lance(
+    uri: str,
+    *,
+    version: Any = None,
+    columns: list[str] | None = None,
+    filter: str | None = None,  # noqa: A002 - Ray's name.
+    storage_options: Mapping[str, str] | None = None,
+    scanner_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Dataset:
+    """A dataset of a table of Lance; it needs the package pylance.
+
+    Args:
+        uri: of its folder, or its address.
+        version: a number or a tag; None: the newest.
+        columns: which; None: all.
+        filter: a condition in SQL.
+        storage_options: of lance.dataset.
+        scanner_options: of lance.LanceFragment.scanner.
+        **options: as of read_datasource.
+
+    Returns:
+        The dataset.
+    """
+    from sheaf.data.datasource.lakes import LanceDatasource
+
+    source = LanceDatasource(uri, version, columns, filter, storage_options, scanner_options)
     return read_datasource(source, **options)
 
 

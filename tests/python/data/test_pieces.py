@@ -1,8 +1,10 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Large files of lines are read in pieces at line ends, and give what they give as a whole."""
+"""Large files of lines are read in pieces at line ends, and give what they give as a whole; many
+small ones are read by many tasks."""
 
 import gzip
 import json
+import pickle
 import random
 
 import pytest
@@ -155,3 +157,18 @@ def test_damage_in_a_later_piece(tmp_path, monkeypatch):
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n' * 150 + "none\n")
     with pytest.raises(errors.FileFormatError, match=r"a\.jsonl: not JSON.* of those behind byte"):
         rows(JSONDatasource(str(tmp_path)))
+
+
+def test_many_files_are_read_by_many_tasks_in_their_order(tmp_path):
+    for number in range(2500):
+        (tmp_path / f"{number:04}.txt").write_text(f"{number}\n")
+    for hidden in (".seen", "_SUCCESS"):
+        (tmp_path / hidden).write_text("no")
+    source = TextDatasource(str(tmp_path))
+    tasks = source.get_read_tasks(source.least_read_tasks())
+    sizes = [len(task.metadata.input_files) for task in tasks]
+    assert len(sizes) == 3 and max(sizes) < 1000 and sum(sizes) == 2500
+    # Names go once, and nothing of each file beside them.
+    assert len(pickle.dumps(tasks[0])) < sizes[0] * (len(f"{tmp_path}/0000.txt") + 8) + 4000
+    found = [text for task in tasks for block in task() for text in block["text"].to_pylist()]
+    assert found == [str(number) for number in range(2500)]

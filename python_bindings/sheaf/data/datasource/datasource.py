@@ -104,6 +104,10 @@ class Datasource:
         """
         raise NotImplementedError(f"{type(self).__name__} has no get_read_tasks")
 
+    def least_read_tasks(self) -> int:
+        """Returns how many read tasks there are at least, where the caller does not say."""
+        return 1
+
     @property
     def supports_distributed_reads(self) -> bool:
         """Whether its tasks can run on other nodes: False keeps them on the driver's."""

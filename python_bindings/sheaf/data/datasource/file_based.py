@@ -25,6 +25,7 @@ from sheaf.data.schema import FILE_KEY
 __all__ = ["FileBasedDatasource", "FileShuffleConfig", "find_files"]
 
 _LOOKS_AT_ONCE = 16  # At beginnings of large files.
+_MOST_FILES = 1000  # Of a task, so that the first rows of many small files come soon.
 
 
 @dataclasses.dataclass
@@ -175,6 +176,10 @@ class FileBasedDatasource(Datasource):
         sizes = [info.size for info in self._files]
         return None if None in sizes else sum(size for size in sizes if size)
 
+    def least_read_tasks(self) -> int:
+        """Returns how many tasks there are at least, where the caller does not say how many."""
+        return -(-len(self._files) // _MOST_FILES)
+
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
@@ -193,16 +198,20 @@ class FileBasedDatasource(Datasource):
         reader = copy.copy(self)  # Goes with every task, so without the list of all files.
         reader._files = []
         units = self._pieces()
-        for part in balanced([unit.size for unit in units], parallelism):
+        for part in balanced([unit.size or 0 for unit in units], parallelism):
             own = units[part.start : part.stop]
             files = list(dict.fromkeys(unit.path for unit in own))
             metadata = BlockMetadata(
                 num_rows=None if each is None else each * len(files),
-                size_bytes=sum(unit.size for unit in own),
+                size_bytes=sum(unit.size or 0 for unit in own),
                 schema=self._schema,
                 input_files=files,
             )
-            read = functools.partial(reader._read_pieces, own)
+            # Whole files by their names alone, which pickle much faster.
+            read = functools.partial(
+                reader._read_pieces,
+                [unit if isinstance(unit, Piece) else unit.path for unit in own],
+            )
             tasks.append(ReadTask(read, metadata, self._schema, per_task_row_limit))
         return tasks
 
@@ -215,16 +224,19 @@ class FileBasedDatasource(Datasource):
         """
         return None
 
-    def _pieces(self) -> list[Piece]:
+    def _pieces(self) -> list[Piece | filesystems.FileInfo]:
+        """Files, those that are read in pieces as these."""
         large = [info for info in self._files if (info.size or 0) > PIECE_BYTES]
         if type(self)._beginning is FileBasedDatasource._beginning or self._open_stream_args:
             large = []
-        with concurrent.futures.ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-            known = dict(zip((info.path for info in large), pool.map(self._known, large)))
-        units: list[Piece] = []
+        known: dict[str, Any] = {}
+        if large:
+            with concurrent.futures.ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+                known = dict(zip((info.path for info in large), pool.map(self._known, large)))
+        units: list[Piece | filesystems.FileInfo] = []
         for info in self._files:
             if known.get(info.path) is None:
-                units.append(Piece(info.path, size=info.size or 0))
+                units.append(info)
             else:
                 units += cut(info.path, info.size or 0, known[info.path])
         return units
@@ -238,8 +250,9 @@ class FileBasedDatasource(Datasource):
         except (OSError, pa.ArrowException, ValueError):  # The task that reads it will say.
             return None
 
-    def _read_pieces(self, units: list[Piece]) -> Iterator[Any]:
-        for unit in units:
+    def _read_pieces(self, units: list[Piece | str]) -> Iterator[Any]:
+        for given in units:
+            unit = Piece(given) if isinstance(given, str) else given
             try:
                 yield from filesystems.stream_retried(
                     functools.partial(self._read_file, unit), unit.path

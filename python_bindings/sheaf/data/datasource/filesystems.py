@@ -140,13 +140,18 @@ def list_files(
         base = path.rstrip("/")
         select = fs.FileSelector(base, recursive=True)
         found = retried(functools.partial(filesystem.get_file_info, select), base)
-        for below in sorted(found, key=lambda one: one.path):
-            hidden = any(
-                part.startswith((".", "_")) and "=" not in part
-                for part in below.path[len(base) :].strip("/").split("/")
-            )
-            if below.type == fs.FileType.File and not hidden:
-                yield FileInfo(below.path, below.size)
+        sizes = [(below.path, below.size, below) for below in found]
+        for name, size, below in sorted(sizes, key=lambda one: one[0]):
+            # Its type is asked for last, as that takes the longest.
+            if not _is_hidden(name[len(base) :]) and (size is not None or below.is_file):
+                yield FileInfo(name, size)
+
+
+def _is_hidden(below: str) -> bool:
+    """Whether a path below a folder has a part that readers do not see."""
+    if "/." not in below and "/_" not in below:
+        return False
+    return any(part.startswith((".", "_")) and "=" not in part for part in below.split("/"))
 
 
 def is_damage(error: BaseException) -> bool:

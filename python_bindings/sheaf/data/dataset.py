@@ -281,8 +281,8 @@ class Dataset(
             print(row)
 
     def iterator(self) -> DataIterator:
-        """Returns a DataIterator over it."""
-        return self
+        """Returns a DataIterator over it, which keeps its own place in an epoch."""
+        return _Epochs(self)
 
     def materialize(self) -> MaterializedDataset:
         """Returns a dataset whose blocks are there: made now, once."""
@@ -353,6 +353,26 @@ class Dataset(
 for _name, _instead in METHODS.items():
     setattr(Dataset, _name, function(f"Dataset.{_name}", _instead))
 suggesting(Dataset)
+
+
+class _Epochs(DataIterator):
+    """An iterator over a dataset."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._context = dataset._context
+
+    def _bundles(self) -> Any:
+        return self._dataset._bundles()
+
+    def schema(self) -> Any:
+        return self._dataset.schema()
+
+    def stats(self) -> str:
+        return self._dataset.stats()
+
+    def materialize(self) -> MaterializedDataset:
+        return self._dataset.materialize()
 
 
 class MaterializedDataset(Dataset):

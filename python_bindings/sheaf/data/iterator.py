@@ -91,6 +91,14 @@ class DataIterator(Frameworks):
             )
         self._skipped = rows
 
+    def _first_row(self) -> Any:
+        """A batch of one row, or None; the place in the epoch stays."""
+        place = self._given, self._skipped
+        try:
+            return next(iter(self.iter_batches(batch_size=1, prefetch_batches=0)), None)
+        finally:
+            self._given, self._skipped = place
+
     def get_context(self) -> Any:
         """Returns the settings."""
         from sheaf.data.context import DataContext

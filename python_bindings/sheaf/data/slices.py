@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from sheaf.data import block as blocks
 from sheaf.data.operators import Bundle, Work
 
@@ -116,17 +118,14 @@ class ZipBlocks:
     def work(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
         """One block: columns of a name that is taken get _1, _2 and so on."""
         at = 0
-        table: Any = None
+        columns: dict[str, Any] = {}
         for count in payload:
             side = blocks.concat(given[at : at + count])
             at += count
-            if table is None:
-                table = side
-                continue
             for name, column in zip(side.column_names, side.columns):
                 number, unique = 0, name
-                while unique in table.column_names:
+                while unique in columns:
                     number += 1
                     unique = f"{name}_{number}"
-                table = table.append_column(unique, column)
-        yield table, None
+                columns[unique] = column
+        yield pa.table(columns), None

@@ -42,7 +42,9 @@ class Coordinator:
         self._silence_s = silence_s
         self._turn = threading.Condition()
         self._epoch = -1
-        self._arrived: dict[int, int] = {}  # Consumer -> the epoch it wants.
+        self._arrived: dict[int, int] = {}  # Consumer -> the epoch it wants, or is in.
+        self._asked = [0] * count  # How often a consumer has come to begin().
+        self._used: set[int] = set()  # Consumers that have taken part in the epoch.
         self._heard = [time.monotonic()] * count
         self._bundles: Any = None
         self._queues: list[deque[Bundle]] = []
@@ -56,8 +58,13 @@ class Coordinator:
         """The number of the consumer's next epoch, when all want it. Raises ConsumerLost."""
         deadline = time.monotonic() + self._silence_s
         with self._turn:
-            epoch = self._arrived.get(consumer, -1) + 1
+            epoch = self._arrived.get(consumer, -1)
+            begun = epoch == self._epoch and (epoch < 0 or consumer in self._used)
+            if begun:
+                epoch += 1  # Else whoever came before for this consumer is gone, and took nothing.
             self._arrived[consumer] = epoch
+            self._asked[consumer] += 1
+            asked = self._asked[consumer]
             self._heard[consumer] = time.monotonic()
             while self._epoch < epoch:
                 if len(self._arrived) == self._count and min(self._arrived.values()) >= epoch:
@@ -71,6 +78,8 @@ class Coordinator:
                         f"{epoch} within {self._silence_s:g} s: all are to be consumed at once"
                     )
                 self._turn.wait(_LOOK_S)
+                if asked != self._asked[consumer]:
+                    raise ConsumerLost(f"streaming_split: consumer {consumer} has come anew")
                 self._heard[consumer] = time.monotonic()
             return epoch
 
@@ -79,7 +88,7 @@ class Coordinator:
         self._epoch = epoch
         self._queues = [deque() for _ in range(self._count)]
         self._left = []
-        self._gone = set()
+        self._gone, self._used = set(), set()
         self._done, self._error = False, None
         self._bundles = self._dataset._bundles()
         self._turn.notify_all()
@@ -93,6 +102,8 @@ class Coordinator:
         """(block, start, stop) of the next bundle; None at the end."""
         with self._turn:
             self._heard[consumer] = time.monotonic()
+            if epoch == self._epoch:
+                self._used.add(consumer)
             while True:
                 if epoch != self._epoch or consumer in self._gone:
                     return None  # The others have begun another, or it has left this one.
@@ -130,6 +141,7 @@ class Coordinator:
             if epoch != self._epoch:
                 return
             self._gone.add(consumer)
+            self._used.add(consumer)
             queue, self._queues[consumer] = self._queues[consumer], deque()
             for bundle in queue:
                 self._give(consumer, bundle)

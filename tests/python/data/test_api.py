@@ -280,6 +280,15 @@ def test_rows_go_on_where_another_iterator_stood(rows):
     assert seen + [row["id"] for row in second.iter_rows()] == list(range(100))
 
 
+def test_iterators_of_one_dataset_keep_their_own_places(rows):
+    first, second = rows.iterator(), rows.iterator()
+    first.load_state_dict({"version": 1, "rows": 90})
+    assert len(list(second.iter_rows())) == 100 and len(list(first.iter_rows())) == 10
+    list(itertools.islice(first.iter_rows(), 7))
+    list(rows.iter_rows())
+    assert first.state_dict()["rows"] == 7
+
+
 def test_iterators_that_cannot_go_on(rows):
     with pytest.raises(ValueError, match="want what state_dict gave"):
         rows.iterator().load_state_dict({"rows": -1})

@@ -1,7 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """How datasets run: actors, errors, memory, consumers that leave, epochs that are shared."""
 
+import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 import sheaf
 from conftest import wait_until
 from sheaf import data
-from sheaf.data import split
+from sheaf.data import expressions, split
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -248,6 +250,39 @@ def test_who_comes_again_gets_the_epoch_that_the_other_was_late_for(equal):
     with futures.ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda part: [r["id"] for r in part.iter_rows()], (one, other)))
     assert sorted(i for part in found for i in part) == list(range(10))
+
+
+def test_a_group_that_is_formed_anew_gets_one_epoch_together():
+    parts = split.split_streaming(data.range(1000, override_num_blocks=20), 2, False, silence_s=20)
+
+    @sheaf.remote(num_cpus=0)
+    class Consumer:
+        def consume(self, part, epochs, rows=None):
+            return [len(list(itertools.islice(part.iter_rows(), rows))) for _ in range(epochs)]
+
+        def hang(self, part):
+            for _ in part.iter_rows():
+                time.sleep(600)
+
+    old = [Consumer.remote(), Consumer.remote()]
+    ahead = old[0].consume.remote(parts[0], 2)  # Waits for the second epoch in the end.
+    old[1].hang.remote(parts[1])
+    assert not sheaf.wait([ahead], timeout=2)[0]
+    for consumer in old:
+        sheaf.kill(consumer)
+    new = [Consumer.remote(), Consumer.remote()]
+    found = sheaf.get([one.consume.remote(part, 1) for one, part in zip(new, parts, strict=True)])
+    assert sum(rows for (rows,) in found) == 1000
+
+
+def test_random_numbers_with_a_seed_do_not_depend_on_time():
+    def hurry(batch):
+        time.sleep(random.random() * 0.01)
+        return batch
+
+    rows = data.range(60, override_num_blocks=60).map_batches(hurry, concurrency=1)
+    numbered = rows.with_column("r", expressions.random(seed=1))
+    assert numbered.take_all() == numbered.take_all()
 
 
 def test_batches_of_an_iterator():

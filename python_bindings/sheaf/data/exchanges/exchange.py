@@ -239,7 +239,9 @@ class Shuffle(Method):
         return own
 
     def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
-        return rows_to.at_random(table, self._partitions, self._seed(0, table.num_rows))
+        settled = TaskContext.current().kwargs
+        number = settled["tables_shuffled"] = settled.get("tables_shuffled", -1) + 1
+        return rows_to.at_random(table, self._partitions, self._seed(0, table.num_rows, number))
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         table = blocks.concat(given)

@@ -60,6 +60,10 @@ class Node:
         """Returns the names of all columns that it reads."""
         return set().union(*(one.columns() for one in self.inputs()))
 
+    def is_of_task(self) -> bool:
+        """Returns whether values depend on the number of the task that computes them."""
+        return any(one.is_of_task() for one in self.inputs())
+
     def kernels(self) -> set[str]:
         """Returns the names of the kernels of pyarrow.compute that it is made of."""
         return set().union(*(one.kernels() for one in self.inputs()))

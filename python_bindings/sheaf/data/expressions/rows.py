@@ -38,6 +38,10 @@ class _OfRows(Expr):
             return pa.array([str(names.UUID(bytes=word, version=4)) for word in words], pa.string())
         return pa.array(numbers.random(table.num_rows))
 
+    def is_of_task(self) -> bool:
+        """Returns True."""
+        return True
+
     def __repr__(self) -> str:
         return f"{self._kind}()"
 

@@ -150,6 +150,7 @@ class Changes:
                 None,
                 settled,
                 keeps_schema=True,
+                alone=expression.is_of_task(),
                 default_options=settled == TaskOptions(),
                 expression=expression,
             )
@@ -211,6 +212,7 @@ class Changes:
                 None,
                 settled,
                 keeps_rows=True,
+                alone=any(one.is_of_task() for one in expressions.values()),
                 default_options=settled == TaskOptions(),
                 expressions=expressions,
             )

@@ -18,6 +18,7 @@ class Frameworks:
     """The methods of DataIterator that give tensors."""
 
     iter_batches: Any  # Of DataIterator.
+    _first_row: Any
 
     def iter_tf_batches(
         self,
@@ -103,7 +104,7 @@ class Frameworks:
             for batch in self.iter_batches(**options):
                 yield tuple(_chosen(batch, columns) for columns in parts)
 
-        first: Any = next(iter(self.iter_batches(batch_size=1)), None)
+        first: Any = self._first_row()
         if first is None and any(spec is None for spec in specs):
             raise ValueError("to_tf: there are no rows, and no type specs: give all of them")
         signature = tuple(

@@ -403,3 +403,18 @@ def test_a_join_knows_both_sides_in_every_partition():
         left.join(texts, "inner", 8, on=("k",)).take_all()
     halves = data.from_items([{"k": i / 2, "b": i} for i in range(40)])
     assert left.join(halves, "inner", 8, on=("k",)).count() == 20
+
+
+def test_aggregates_whose_names_clash_are_refused_before_anything_runs():
+    rows = data.range(3).map(lambda row: 1 / 0)
+    for aggregates, said in {
+        (
+            aggregate.Sum("id"),
+            aggregate.Sum("id"),
+        ): "Sum is named 'sum\\(id\\)', as another aggregate has",
+        (
+            aggregate.Sum("id", alias_name="k"),
+        ): "Sum is named 'k', as a key has: want another alias_name",
+    }.items():
+        with pytest.raises(ValueError, match=said):
+            rows.groupby("k").aggregate(*aggregates)

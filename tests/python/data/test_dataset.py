@@ -418,3 +418,21 @@ def test_aggregates_whose_names_clash_are_refused_before_anything_runs():
     }.items():
         with pytest.raises(ValueError, match=said):
             rows.groupby("k").aggregate(*aggregates)
+
+
+def test_what_is_made_has_the_schema_of_all_blocks_though_the_first_was_looked_at():
+    def change(batch):
+        first = batch["id"][0] == 0
+        return {"x": pa.nulls(2) if first else [1.5, 2.5], **({} if first else {"y": batch["id"]})}
+
+    rows = data.range(8, override_num_blocks=4).map_batches(change)
+    assert rows.schema().names == ["x"]
+    halves = rows.split(2)
+    made = rows.materialize()
+    for one in (made, *halves, rows, *rows.split_at_indices([2]), *made.train_test_split(0.5)):
+        assert dict(zip(one.schema().names, one.schema().types)) == {
+            "x": pa.float64(),
+            "y": pa.int64(),
+        }
+    assert [row["y"] for row in made.sort("y").take_all()] == [2, 3, 4, 5, 6, 7, None, None]
+    assert made.select_columns(["y"]).count() == 8 and list(made.to_pandas().columns) == ["x", "y"]

@@ -78,6 +78,11 @@ def to_floats(column: Any) -> Any:
     return column.cast(pa.float64(), safe=False)
 
 
+def without_nan(column: Any) -> Any:
+    """A column of floats with NULL for NaN."""
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+
+
 def to_hash(column: Any) -> Any:
     """What is hashed instead of a column, so that equal values of any types are equal.
 

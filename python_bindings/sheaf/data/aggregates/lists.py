@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from sheaf.data.aggregates.groups import Groups, lists_of
 from sheaf.data.aggregates.kernels import Kernels
-from sheaf.data.aggregates.keys import key
+from sheaf.data.aggregates.keys import key, without_nan
 
 
 class AsList(Kernels):
@@ -143,7 +143,8 @@ class Quantile(AsList):
 
 
 class ApproximateQuantile(Quantile):
-    """Quantiles of a column as a list. They are exact, and cost as much memory as Quantile's.
+    """Quantiles of a column as a list, without NULL and NaN. They are exact, and cost as much
+    memory as Quantile's.
 
     Args:
         on: the column.
@@ -165,6 +166,9 @@ class ApproximateQuantile(Quantile):
         if not all(0 <= q <= 1 for q in quantiles):
             raise ValueError(f"quantiles={list(quantiles)}: want numbers from 0 to 1")
         self._quantiles = list(quantiles)
+
+    def _listed(self, groups: Groups) -> Any:
+        return without_nan(super()._listed(groups))
 
     def results(self, states: list[Any]) -> Any:
         """The results of states."""

@@ -140,7 +140,7 @@ KNOWN: dict[str, tuple[str, list[str]]] = {
     ),
     "data_files.writing_nothing": ("The folder is there, though empty; Ray makes none.", ["0"]),
     "data_groups.aggregates_of_nan": (
-        "NaN is a value, and sums with it are NaN; Ray gives None.",
+        "NaN is a value, and sums, means and deviations with it are NaN; Ray gives None.",
         ["nan 1.0 3.0 nan"],
     ),
     "data_groups.unique": (

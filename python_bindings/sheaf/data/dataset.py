@@ -137,7 +137,8 @@ class Dataset(
         return "" if self._stats is None else self._stats.text()
 
     def schema(self, fetch_if_missing: bool = True) -> Any:
-        """The columns and their types.
+        """The columns and their types: those of the first block, where neither the plan tells nor
+        all blocks have been made.
 
         Args:
             fetch_if_missing: makes the first block where the plan does not tell.
@@ -159,6 +160,14 @@ class Dataset(
             execution.close()
         found = [schema for schema in found if schema is not None and len(schema)]
         return unify_schemas(found) if found else None
+
+    def _whole_schema(self, bundles: list[Bundle]) -> Any:
+        """The schema of all these blocks, which may have other columns and types than the first;
+        what the plan tells where none has any."""
+        found = _unified(bundles)
+        if found is not None:
+            self._schema = found
+        return self.schema(False) if found is None else Schema(found)
 
     def columns(self, fetch_if_missing: bool = True) -> list[str] | None:
         """The names of the columns.
@@ -286,7 +295,8 @@ class Dataset(
 
     def materialize(self) -> MaterializedDataset:
         """Returns a dataset whose blocks are there: made now, once."""
-        made = materialized(self._run(), self._context, self.schema(False))
+        bundles = self._run()
+        made = materialized(bundles, self._context, self._whole_schema(bundles))
         made._stats, made._name = self._stats, self._name
         return made
 
@@ -384,15 +394,17 @@ class MaterializedDataset(Dataset):
         return len(self._plan.bundles)
 
 
+def _unified(bundles: list[Bundle]) -> Any:
+    known = [bundle.metadata.schema for bundle in bundles if bundle.metadata is not None]
+    known = [one for one in known if one is not None and len(one)]
+    return unify_schemas(known) if known else None
+
+
 def materialized(
     bundles: list[Bundle], context: DataContext | None = None, schema: Any = None
 ) -> MaterializedDataset:
     """A dataset of blocks that are there."""
-    found = getattr(schema, "base_schema", None)
-    if found is None:
-        known = [b.metadata.schema for b in bundles if b.metadata is not None]
-        known = [one for one in known if one is not None and len(one)]
-        found = unify_schemas(known) if known else None
+    found = _unified(bundles) if schema is None else schema.base_schema
     return MaterializedDataset(plan.Blocks((), tuple(bundles), found, "Materialized"), context)
 
 

@@ -49,12 +49,16 @@ class GroupedData:
 
         Returns:
             The keys, and a column for each aggregate.
+
+        Raises:
+            ValueError: two of them, or one and a key, have the same name.
         """
         if not aggs:
             raise ValueError("aggregate: want one AggregateFn or more")
         for agg in aggs:
             if not callable(getattr(agg, "partial", None)):
                 raise TypeError(f"aggregate: {agg!r}: want an AggregateFn of sheaf.data.aggregate")
+        _check_names(self._keys, aggs)
         method = Aggregate(self._count, keys=self._keys, aggregates=tuple(aggs))
         if not self._keys:
             method.count = 1
@@ -192,6 +196,18 @@ class GroupedData:
         """
         adding = functools.partial(_with_column, column_name, expr)
         return self.map_groups(adding, batch_format="pyarrow", **options)
+
+
+def _check_names(keys: tuple[str, ...], aggs: tuple[Any, ...]) -> None:
+    names = set(keys)
+    for agg in aggs:
+        if agg.name in names:
+            what = "a key has" if agg.name in keys else "another aggregate has"
+            raise ValueError(
+                f"aggregate: {type(agg).__name__} is named '{agg.name}', as {what}: want another "
+                "alias_name"
+            )
+        names.add(agg.name)
 
 
 def _with_column(name: str, expr: Any, table: Any) -> Any:

@@ -97,7 +97,7 @@ def unify_schemas(schemas: Iterable[Any], files: Sequence[str] | None = None) ->
                 types[field.name], where[field.name] = field.type, place
                 continue
             known = types[field.name]
-            both = _unified(known, field.type)
+            both = unified(known, field.type)
             if both is None:
                 raise SchemaMismatchError(
                     field.name, str(known), where[field.name], str(field.type), place
@@ -108,8 +108,15 @@ def unify_schemas(schemas: Iterable[Any], files: Sequence[str] | None = None) ->
     return pa.schema([pa.field(name, kind) for name, kind in types.items()], metadata)
 
 
-def _unified(a: Any, b: Any) -> Any:
-    """The type that holds the values of both; None: there is none."""
+def unified(a: Any, b: Any) -> Any:
+    """The type that holds the values of both.
+
+    Args:
+        a, b: types of Arrow.
+
+    Returns:
+        The type; None: there is none.
+    """
     if a == b or pa.types.is_null(b):
         return a
     if pa.types.is_null(a):
@@ -128,7 +135,7 @@ def _unified_extensions(a: Any, b: Any) -> Any:
         return objects[0]
     if not (arrow_types.is_tensor(a) and arrow_types.is_tensor(b)):
         return None
-    element = _unified(_element(a), _element(b))
+    element = unified(_element(a), _element(b))
     dimensions = {_dimensions(a), _dimensions(b)}
     if element is None or len(dimensions) > 1:
         return None
@@ -153,7 +160,7 @@ def _unified_plain(a: Any, b: Any) -> Any:
     is_ = pa.types
     for first, second in ((a, b), (b, a)):
         if is_.is_dictionary(first):
-            return _unified(
+            return unified(
                 first.value_type, second.value_type if is_.is_dictionary(second) else second
             )
     if _is_number(a) and _is_number(b):
@@ -202,17 +209,17 @@ def _unified_nested(a: Any, b: Any) -> Any:
     if is_.is_struct(a) and is_.is_struct(b):
         fields = {field.name: field.type for field in a}
         for field in b:
-            both = _unified(fields.get(field.name, pa.null()), field.type)
+            both = unified(fields.get(field.name, pa.null()), field.type)
             if both is None:
                 return None
             fields[field.name] = both
         return pa.struct(list(fields.items()))
     if is_.is_map(a) and is_.is_map(b):
-        key, item = _unified(a.key_type, b.key_type), _unified(a.item_type, b.item_type)
+        key, item = unified(a.key_type, b.key_type), unified(a.item_type, b.item_type)
         return None if key is None or item is None else pa.map_(key, item)
     lists = (is_.is_list, is_.is_large_list, is_.is_fixed_size_list)
     if any(test(a) for test in lists) and any(test(b) for test in lists):
-        element = _unified(a.value_type, b.value_type)
+        element = unified(a.value_type, b.value_type)
         if element is None:
             return None
         large = is_.is_large_list(a) or is_.is_large_list(b)
@@ -271,6 +278,8 @@ def _cast(column: Any, kind: Any) -> Any:
         )
     if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
         return pa.chunked_array([_struct(chunk, kind) for chunk in column.chunks], kind)
+    if pa.types.is_floating(kind) and pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())  # The nearest float: Arrow's own cast makes others.
     return column.cast(kind, safe=not pa.types.is_floating(kind))  # 2**60 beside a float is one.
 
 

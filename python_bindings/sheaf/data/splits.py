@@ -17,7 +17,7 @@ class Splits:
     """The splitting methods of Dataset. All but streaming_split make it first."""
 
     def _cut(self: Dataset, bundles: list[Any], ends: list[int]) -> list[MaterializedDataset]:
-        schema = self.schema(False)
+        schema = self._whole_schema(bundles)
         empty = [bundle.cut(0, 0) for bundle in bundles[:1]]  # It has the schema.
         return [
             self._materialized(part or empty, self._context, schema)

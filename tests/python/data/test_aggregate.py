@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Aggregates give the same however rows are spread over blocks, and what pandas gives."""
 
+import decimal
 import math
 import pickle
 
@@ -87,6 +88,50 @@ def test_as_pandas_has_it(keys):
                 assert math.isnan(row[name]) if one_value else row[name] is None, name
             else:
                 assert math.isclose(row[name], want, rel_tol=1e-9), name
+
+
+@pytest.mark.parametrize("kind", ["int8", "int32", "int64", "uint8", "uint64", "float32", "bool"])
+@pytest.mark.parametrize("seed", range(3))
+def test_extreme_numbers_as_numpy_has_them(kind, seed):
+    """Sums of integers would wrap in both."""
+    random = np.random.default_rng([seed, len(kind)])
+    if kind == "bool":
+        values = random.random(60) < [0, 0.5, 1][seed]
+    elif kind == "float32":
+        values = random.normal(size=60).astype(kind)
+    else:
+        info = np.iinfo(kind)
+        values = random.choice(np.array([info.min, info.max, info.max - 1, 1, 0], kind), 60)
+    floats = values.astype(float)
+    found = run(
+        [],
+        *(one("x") for one in (agg.Min, agg.Max, agg.AbsMax, agg.Mean, agg.Std, agg.Quantile)),
+        table=pa.table({"x": values}),
+    ).to_pylist()[0]
+    (least, most, absolute), close = list(found.values())[:3], list(found.values())[3:]
+    assert [least, most] == [values.min(), values.max()]
+    assert isinstance(least, type(values[0].item())) and isinstance(most, type(values[0].item()))
+    assert absolute == max(abs(value.item()) for value in values)
+    wanted = [floats.mean(), floats.std(ddof=1), np.quantile(floats, 0.5)]
+    assert np.allclose(close, wanted, rtol=1e-12, atol=0)
+
+
+def test_nan_is_a_value():
+    table = pa.table({"x": [1.0, float("nan"), 3.0, None], "k": [1, 1, 2, 2]})
+    found = run(["k"], agg.Mean("x"), agg.Std("x", ddof=0), agg.Quantile("x"), table=table)
+    first, second = found.to_pylist()
+    assert all(math.isnan(value) for name, value in first.items() if name != "k")
+    assert list(second.values()) == [2, 3.0, 0.0, 3.0]
+
+
+def test_decimals_zeros_and_dictionaries():
+    cents = pa.array([decimal.Decimal(value) for value in ("1.5", "2.5", "4")])
+    words = pa.DictionaryArray.from_arrays([0, 1, 2], ["a", "a", "b"])
+    table = pa.table({"d": cents, "z": [0.0, -0.0, 1.0], "w": words})
+    aggregates = [agg.Quantile("d"), agg.Mean("d"), agg.CountDistinct("z"), agg.CountDistinct("w")]
+    assert list(run([], *aggregates, table=table).to_pylist()[0].values()) == [2.5, 8 / 3, 2, 2]
+    counted = run([], agg.Unique("z"), agg.ValueCounter("w"), table=table).to_pylist()[0]
+    assert list(counted.values()) == [[0.0, 1.0], {"values": ["a", "b"], "counts": [2, 1]}]
 
 
 def test_lists_and_values():
@@ -179,6 +224,9 @@ def test_columns_that_have_no_such_aggregate():
         BatchError, match=r"sum\(s\): column 's' is string, which has no such aggregate"
     ):
         agg.Sum("s").partial(TABLE, ["k"])
+    for one in (agg.Mean("s"), agg.Std("s"), agg.Quantile("s")):
+        with pytest.raises(BatchError, match="column 's' is string, which has no such aggregate"):
+            one.partial(TABLE, [])
     with pytest.raises(ColumnNotFoundError, match="groupby: no column 'kk'; did you mean 'k'"):
         agg.Sum("x").partial(TABLE, ["kk"])
     with pytest.raises(ColumnNotFoundError, match="aggregate: no column 'xx'"):

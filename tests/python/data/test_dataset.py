@@ -409,3 +409,36 @@ def test_a_join_knows_both_sides_in_every_partition():
         left.join(texts, "inner", 8, on=("k",)).take_all()
     halves = data.from_items([{"k": i / 2, "b": i} for i in range(40)])
     assert left.join(halves, "inner", 8, on=("k",)).count() == 20
+
+
+def test_aggregates_whose_names_clash_are_refused_before_anything_runs():
+    rows = data.range(3).map(lambda row: 1 / 0)
+    for aggregates, said in {
+        (
+            aggregate.Sum("id"),
+            aggregate.Sum("id"),
+        ): "Sum is named 'sum\\(id\\)', as another aggregate has",
+        (
+            aggregate.Sum("id", alias_name="k"),
+        ): "Sum is named 'k', as a key has: want another alias_name",
+    }.items():
+        with pytest.raises(ValueError, match=said):
+            rows.groupby("k").aggregate(*aggregates)
+
+
+def test_what_is_made_has_the_schema_of_all_blocks_though_the_first_was_looked_at():
+    def change(batch):
+        first = batch["id"][0] == 0
+        return {"x": pa.nulls(2) if first else [1.5, 2.5], **({} if first else {"y": batch["id"]})}
+
+    rows = data.range(8, override_num_blocks=4).map_batches(change)
+    assert rows.schema().names == ["x"]
+    halves = rows.split(2)
+    made = rows.materialize()
+    for one in (made, *halves, rows, *rows.split_at_indices([2]), *made.train_test_split(0.5)):
+        assert dict(zip(one.schema().names, one.schema().types)) == {
+            "x": pa.float64(),
+            "y": pa.int64(),
+        }
+    assert [row["y"] for row in made.sort("y").take_all()] == [2, 3, 4, 5, 6, 7, None, None]
+    assert made.select_columns(["y"]).count() == 8 and list(made.to_pandas().columns) == ["x", "y"]

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sheaf.data.aggregates.keys import is_opaque, key
 from sheaf.data.errors import BatchError
 
 
@@ -51,7 +52,10 @@ class Groups:
         self.lengths = lists.value_lengths().to_numpy()
         self.count = len(self.lengths)
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])[: self.count].astype(np.int64)
-        self.keys = pa.table([found.column(name) for name in names], names=list(keys))
+        self.keys = pa.table(
+            [_as(found.column(name), table.column(key).type) for name, key in zip(names, keys)],
+            names=list(keys),
+        )
         self.ids = np.empty(table.num_rows, np.int64)
         self.ids[self.order] = np.repeat(np.arange(self.count), self.lengths)
 
@@ -88,12 +92,15 @@ def lists_of(values: Any, lengths: Any) -> Any:
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 
 
+def _as(column: Any, kind: Any) -> Any:
+    """What the user sees of the keys: short floats are as they were."""
+    return column.cast(kind) if pa.types.is_float16(kind) else column
+
+
 def _key(name: str, column: Any) -> Any:
-    kind = column.type
-    if pa.types.is_floating(kind):
-        return pc.add(column, pa.scalar(0.0, kind))  # -0.0 becomes 0.0.
-    if pa.types.is_dictionary(kind):
-        return column.cast(kind.value_type)
-    if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
-        raise BatchError(f"column '{name}' is {kind}, by which rows cannot be grouped")
-    return column
+    if is_opaque(column.type):
+        raise BatchError(
+            f"column '{name}' is {column.type}, by which rows cannot be grouped: group by a number "
+            "or text that add_column makes of it, or use map_groups"
+        )
+    return key(column)

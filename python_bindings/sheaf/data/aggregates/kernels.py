@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from sheaf.data.aggregates.functions import AggregateFn
 from sheaf.data.aggregates.groups import Groups
+from sheaf.data.aggregates.keys import comparable, to_floats
 from sheaf.data.errors import BatchError
 
 
@@ -41,10 +42,20 @@ class Kernels(AggregateFn):
     def _column(self, groups: Groups) -> Any:
         if self._on is None:
             raise BatchError(f"{self.name}: say which column, on='...'")
-        column = groups.table.column(self._on)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
+        return comparable(groups.table.column(self._on))
+
+    def _numbers(self, groups: Groups) -> Any:
+        """The column; flags are 0 and 1."""
+        column = self._column(groups)
         return column.cast(pa.int64()) if pa.types.is_boolean(column.type) else column
+
+    def _floats(self, groups: Groups) -> Any:
+        """The column as float64, of integers beyond 2**53 the nearest ones."""
+        column = self._numbers(groups)
+        if not (pa.types.is_null(column.type) or pa.types.is_floating(column.type)):
+            if not (pa.types.is_integer(column.type) or pa.types.is_decimal(column.type)):
+                raise pa.ArrowTypeError(f"{column.type} is no number")
+        return to_floats(column)
 
     def _parts(self, groups: Groups) -> list[tuple[Any, str]]:
         raise NotImplementedError
@@ -102,7 +113,7 @@ class Sum(Kernels):
     _KIND = "sum"
 
     def _parts(self, groups: Groups) -> list[tuple[Any, str]]:
-        return [(self._column(groups), "sum")]
+        return [(self._numbers(groups), "sum")]
 
 
 class Min(Kernels):
@@ -139,12 +150,16 @@ class Max(Min):
 
 
 class AbsMax(Max):
-    """The greatest absolute value of a column. Arguments as of Min."""
+    """The greatest absolute value of a column; of integers it is unsigned. Arguments as of Min."""
 
     _KIND = "abs_max"
 
     def _parts(self, groups: Groups) -> list[tuple[Any, str]]:
-        return [(pc.abs(self._column(groups)), "max")]
+        column = self._numbers(groups)
+        if not pa.types.is_signed_integer(column.type):
+            return [(pc.abs(column), "max")]
+        made = pc.abs(column.cast(pa.int64()))  # -2**63 stays, whose bits are those of 2**63.
+        return [(pa.chunked_array([c.view(pa.uint64()) for c in made.chunks], pa.uint64()), "max")]
 
 
 class Mean(Kernels):
@@ -154,9 +169,9 @@ class Mean(Kernels):
     _MERGES = ("sum", "sum")
 
     def _parts(self, groups: Groups) -> list[tuple[Any, str]]:
-        column = self._column(groups)
+        column = self._floats(groups)
         there = column.is_valid().cast(pa.float64())
-        return [(column.cast(pa.float64()), "sum"), (there, "sum")]
+        return [(column, "sum"), (there, "sum")]
 
     def results(self, states: list[Any]) -> Any:
         """The results of states."""
@@ -188,40 +203,37 @@ class Std(Kernels):
         self._ddof = ddof
 
     def states(self, groups: Groups) -> list[Any]:
-        """Number, mean, and sum of squared distances from it, of each group."""
-        column = self._column(groups).cast(pa.float64())
-        values = column.to_numpy()
+        """Number, mean, sum of squared distances from it, and how many NULLs, of each group."""
+        column = self._floats(groups)
         there = column.is_valid().to_numpy()
-        if not self._ignore_nulls:
-            there = np.ones(len(values), bool)
-        ids, values = groups.ids[there], values[there]
+        ids, values = groups.ids[there], column.to_numpy()[there]
         count = np.bincount(ids, minlength=groups.count).astype(float)
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.bincount(ids, values, groups.count) / count
-        squares = np.bincount(ids, (values - mean[ids]) ** 2, groups.count)
-        return [pa.array(count), pa.array(np.where(count > 0, mean, 0.0)), pa.array(squares)]
+            squares = np.bincount(ids, (values - mean[ids]) ** 2, groups.count)
+        nulls = np.bincount(groups.ids[~there], minlength=groups.count).astype(float)
+        mean = np.where(count > 0, mean, 0.0)
+        return [pa.array(count), pa.array(mean), pa.array(squares), pa.array(nulls)]
 
     def merged(self, groups: Groups, states: list[Any]) -> list[Any]:
         """The same of several."""
-        counts, means, squares = (state.to_numpy() for state in states)
+        counts, means, squares, nulls = (state.to_numpy() for state in states)
         count = np.bincount(groups.ids, counts, groups.count)
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.bincount(groups.ids, counts * means, groups.count) / count
-        mean = np.where(count > 0, mean, 0.0)
-        apart = squares + counts * (means - mean[groups.ids]) ** 2
-        return [
-            pa.array(count),
-            pa.array(mean),
-            pa.array(np.bincount(groups.ids, apart, groups.count)),
-        ]
+            mean = np.where(count > 0, mean, 0.0)
+            apart = squares + counts * (means - mean[groups.ids]) ** 2
+        sums = [np.bincount(groups.ids, of, groups.count) for of in (apart, nulls)]
+        return [pa.array(count), pa.array(mean), *map(pa.array, sums)]
 
     def results(self, states: list[Any]) -> Any:
-        """The results of states."""
-        count, _, squares = (state.to_numpy() for state in states)
+        """The results of states: NaN is a value, and so is a result that is NaN."""
+        count, _, squares, nulls = (state.to_numpy() for state in states)
         with np.errstate(divide="ignore", invalid="ignore"):
             made = np.sqrt(squares / (count - self._ddof))
         made[count <= self._ddof] = np.nan  # Too few values have none, as in NumPy.
-        return pa.array(made, mask=(count == 0) | np.isnan(squares))
+        missing = (count == 0) if self._ignore_nulls else (count == 0) | (nulls > 0)
+        return pa.array(made, mask=missing)
 
 
 class _Percentage(Kernels):
@@ -269,7 +281,7 @@ class ZeroPercentage(_Percentage):
     _KIND = "zero_pct"
 
     def _parts(self, groups: Groups) -> list[tuple[Any, str]]:
-        column = self._column(groups)
+        column = self._numbers(groups)
         zero = pc.equal(column, pa.scalar(0, column.type)).fill_null(False)
         there = column.is_valid() if self._ignore_nulls else zero.is_valid()
         return [(zero.cast(pa.float64()), "sum"), (there.cast(pa.float64()), "sum")]

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from sheaf.data.aggregates.groups import Groups, lists_of
 from sheaf.data.aggregates.kernels import Kernels
+from sheaf.data.aggregates.keys import key, without_nan
 
 
 class AsList(Kernels):
@@ -30,9 +31,12 @@ class AsList(Kernels):
 
     def states(self, groups: Groups) -> list[Any]:
         """The values of each group of a block."""
-        assert self._on is not None
-        lists = groups.lists(groups.table.column(self._on))
+        lists = groups.lists(self._listed(groups))
         return [_without_nulls(lists) if self._ignore_nulls else lists]
+
+    def _listed(self, groups: Groups) -> Any:
+        assert self._on is not None
+        return groups.table.column(self._on)
 
     def merged(self, groups: Groups, states: list[Any]) -> list[Any]:
         """The values of several."""
@@ -70,6 +74,9 @@ class Unique(AsList):
         encode_lists: Any = None,
     ):
         super().__init__(on, alias_name, ignore_nulls)
+
+    def _listed(self, groups: Groups) -> Any:
+        return key(super()._listed(groups))
 
     def states(self, groups: Groups) -> list[Any]:
         """The distinct values of each group of a block."""
@@ -120,6 +127,9 @@ class Quantile(AsList):
         super().__init__(on, alias_name, ignore_nulls)
         self._quantiles = [q]
 
+    def _listed(self, groups: Groups) -> Any:
+        return self._floats(groups)
+
     def _of_groups(self, states: list[Any]) -> list[Any]:
         made: list[Any] = []
         for values in states[0].to_pylist():
@@ -133,7 +143,8 @@ class Quantile(AsList):
 
 
 class ApproximateQuantile(Quantile):
-    """Quantiles of a column as a list. They are exact, and cost as much memory as Quantile's.
+    """Quantiles of a column as a list, without NULL and NaN. They are exact, and cost as much
+    memory as Quantile's.
 
     Args:
         on: the column.
@@ -155,6 +166,9 @@ class ApproximateQuantile(Quantile):
         if not all(0 <= q <= 1 for q in quantiles):
             raise ValueError(f"quantiles={list(quantiles)}: want numbers from 0 to 1")
         self._quantiles = list(quantiles)
+
+    def _listed(self, groups: Groups) -> Any:
+        return without_nan(super()._listed(groups))
 
     def results(self, states: list[Any]) -> Any:
         """The results of states."""

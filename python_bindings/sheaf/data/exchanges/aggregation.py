@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sheaf.data import aggregate
 from sheaf.data import block as blocks
+from sheaf.data.aggregates import keys as of_keys
 from sheaf.data.exchanges import partition as rows_to
 from sheaf.data.exchanges.exchange import Method
 from sheaf.data.exchanges.partition import Borders
@@ -128,18 +128,11 @@ def groups_of(table: Any, keys: Sequence[str]) -> Iterator[Any]:
 
 def _codes(column: Any) -> Any:
     """A number for each row, equal where values are; in the order of values where they have one."""
-    from sheaf.data.columns import values_of
-
-    kind = column.type
-    if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
-        seen: dict[str, int] = {}
-        return np.array([seen.setdefault(repr(v), len(seen)) for v in values_of(column)], np.int64)
-    column = blocks.combine(pa.table({"key": column})).column(0)
-    if pa.types.is_floating(kind):  # -0.0 is 0.0, as in by_hash.
-        column = pc.add(column, pa.scalar(0.0, kind))
-    coded = column.combine_chunks()
+    if of_keys.is_opaque(column.type):
+        return of_keys.numbered(column)
+    coded = blocks.combine(pa.table({"key": of_keys.key(column)})).column(0).combine_chunks()
     coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
-    coded = coded if pa.types.is_dictionary(kind) else coded.dictionary_encode()
+    coded = coded.dictionary_encode()
     ranks = np.empty(len(coded.dictionary) + 1, np.int64)
     order = rows_to.sort_order(pa.table({"key": coded.dictionary}), [("key", False)]).to_numpy()
     ranks[order] = np.arange(len(order))

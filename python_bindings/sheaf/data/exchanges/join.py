@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sheaf.data import block as blocks
-from sheaf.data.errors import SchemaMismatchError
+from sheaf.data.aggregates.keys import is_opaque, key, to_floats
+from sheaf.data.errors import BatchError, SchemaMismatchError
 from sheaf.data.exchanges import partition as rows_to
 from sheaf.data.exchanges.exchange import Method
 from sheaf.data.exchanges.partition import Borders
-from sheaf.data.schema import check_columns
+from sheaf.data.schema import check_columns, unified
 
 KINDS = {
     "inner": "inner",
@@ -33,11 +36,17 @@ _DECIDED_BY_ROWS = (
     frozenset({"inner", "left_outer", "left_semi", "left_anti"}),
     frozenset({"inner", "right_outer", "right_semi", "right_anti"}),
 )
+# Kinds whose result has rows of the left side, or the right, that match none.
+_KEEPS = (
+    frozenset({"left_outer", "full_outer", "left_anti"}),
+    frozenset({"right_outer", "full_outer", "right_anti"}),
+)
+_LARGEST = 2**63 - 1  # Of int64.
 
 
 @dataclasses.dataclass
 class Join(Method):
-    """Rows of two inputs with equal keys. NULL equals nothing.
+    """Rows of two inputs with equal keys. NULL equals nothing, -0.0 is 0.0, NaN is NaN.
 
     Attributes:
         kind: of KINDS.
@@ -85,38 +94,100 @@ class Join(Method):
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         sides = [list(given[: payload[0]]), list(given[payload[0] :])]
         tables = [blocks.combine(blocks.concat(side)) if side else None for side in sides]
-        if tables[0] is None or tables[1] is None:
+        left, right = tables
+        if left is None or right is None:
             yield from self._one_sided(tables)
             return
-        left, right = _same_keys(tables[0], self.left, tables[1], self.right)
-        shared = (set(left.column_names) - set(self.left)) & (
-            set(right.column_names) - set(self.right)
+        shown = self._shown(left.column_names, right.column_names)
+        kinds = [
+            kind if kind == right.schema.field(other).type else None
+            for kind, other in zip((left.schema.field(key).type for key in self.left), self.right)
+        ]
+        left, right = self._same_keys(left, right)
+        # All columns have numbers for names, so that none are lost where names clash.
+        keys = (_numbers(left, self.left, "l"), _numbers(right, self.right, "r"))
+        carried = [_Carried(left, keys[0], "l"), _Carried(right, keys[1], "r")]
+        joined = carried[0].table.join(
+            carried[1].table,
+            keys=keys[0],
+            right_keys=keys[1],
+            join_type=KINDS[self.kind],
+            use_threads=False,
         )
-        semi = self.kind.endswith(("semi", "anti"))
-        if shared and self.suffixes[0] == self.suffixes[1] and not semi:
+        for side in carried:
+            joined = side.put_back(joined)
+        for number, kind in [*zip(keys[0], kinds), *zip(keys[1], kinds)]:
+            if number in shown and kind is not None:
+                place = joined.column_names.index(number)
+                joined = joined.set_column(place, number, _as(joined.column(place), kind))
+        yield joined.select(list(shown)).rename_columns(list(shown.values()))
+
+    @property
+    def _is_semi(self) -> bool:
+        return self.kind.endswith(("semi", "anti"))
+
+    def _shown(self, left: Sequence[str], right: Sequence[str]) -> dict[str, str]:
+        """The numbers of the result's columns, in their order, with their names.
+
+        Raises:
+            ValueError: two columns would have one name.
+        """
+        if self._is_semi:
+            mark, names = ("l", left) if self.kind.startswith("left") else ("r", right)
+            return {f"{mark}{place}": name for place, name in enumerate(names)}
+        shared = (set(left) - set(self.left)) & (set(right) - set(self.right))
+        if shared and self.suffixes[0] == self.suffixes[1]:
             raise ValueError(
                 f"join: both sides have {sorted(shared)}: want left_suffix or right_suffix"
             )
-        carried = [
-            _Carried(table, keys, {} if semi else {n: n + (suffix or "") for n in shared})
-            for table, keys, suffix in zip(
-                (left, right), (self.left, self.right), self.suffixes, strict=True
+        one, other = (suffix or "" for suffix in self.suffixes)
+        # The keys are those of the right side where all its rows stay, else those of the left.
+        by_right = self.kind == "right_outer"
+        kept = shared | set(self.right if by_right else self.left)
+        shown = {
+            f"l{n}": name + one * (name in (kept if by_right else shared))
+            for n, name in enumerate(left)
+            if not (by_right and name in self.left)
+        }
+        shown |= {
+            f"r{n}": name + other * (name in (shared if by_right else kept))
+            for n, name in enumerate(right)
+            if by_right or name not in self.right
+        }
+        twice = sorted(n for n, times in collections.Counter(shown.values()).items() if times > 1)
+        if twice:
+            raise ValueError(
+                f"join: the result would have two columns {', '.join(map(repr, twice))}: want "
+                "another left_suffix or right_suffix, or rename_columns before"
             )
-        ]
-        joined = carried[0].table.join(
-            carried[1].table,
-            keys=list(self.left),
-            right_keys=list(self.right),
-            join_type=KINDS[self.kind],
-            left_suffix=self.suffixes[0],
-            right_suffix=self.suffixes[1],
-            use_threads=False,
-        )
-        if not (semi and self.kind.startswith("right")):
-            joined = carried[0].put_back(joined)
-        if not (semi and self.kind.startswith("left")):
-            joined = carried[1].put_back(joined)
-        yield joined
+        return shown
+
+    def _same_keys(self, left: Any, right: Any) -> tuple[Any, Any]:
+        """Both sides with keys of the same types.
+
+        Raises:
+            BatchError: rows cannot be joined by a key.
+            SchemaMismatchError: a pair has types of which neither holds the other.
+        """
+        tables = [left, right]
+        for names in zip(self.left, self.right):
+            columns = [key(table.column(name)) for table, name in zip(tables, names)]
+            kinds = [column.type for column in columns]
+            wanted = _key_type(names, *kinds)
+            for side, (name, column) in enumerate(zip(names, columns)):
+                table = tables[side]
+                if wanted == pa.int64() and pa.types.is_uint64(column.type):
+                    beyond = pc.greater(column, pa.scalar(_LARGEST, pa.uint64())).fill_null(False)
+                    if pc.any(beyond).as_py():  # Equal to nothing on the other side.
+                        if self.kind in _KEEPS[side]:
+                            raise _mismatch(names, kinds)
+                        table, column = (x.filter(pc.invert(beyond)) for x in (table, column))
+                try:
+                    column = _cast(column, wanted)
+                except pa.ArrowInvalid as error:
+                    raise _mismatch(names, kinds) from error
+                tables[side] = table.set_column(table.column_names.index(name), name, column)
+        return tables[0], tables[1]
 
     def _one_sided(self, tables: Sequence[Any]) -> Iterator[Any]:
         """What remains of one side where the other has not even a block."""
@@ -124,77 +195,84 @@ class Join(Method):
         if left is not None and self.kind in ("left_outer", "full_outer", "left_anti"):
             yield left
         elif right is not None and self.kind in ("right_outer", "full_outer", "right_anti"):
-            yield right.rename_columns(
-                [dict(zip(self.right, self.left)).get(name, name) for name in right.column_names]
-                if self.kind != "right_anti"
-                else right.column_names
-            )
+            names = dict(zip(self.right, self.left)) if self.kind == "full_outer" else {}
+            yield right.rename_columns([names.get(name, name) for name in right.column_names])
+
+
+def _numbers(table: Any, keys: Sequence[str], mark: str) -> list[str]:
+    return [f"{mark}{table.column_names.index(key)}" for key in keys]
 
 
 class _Carried:
-    """A side whose columns of types that pyarrow does not join (lists, structs, tensors, only NULL)
-    are the numbers of their rows meanwhile.
+    """A side, with numbers for names. Columns of types that pyarrow does not join (lists, structs,
+    tensors, only NULL) are the numbers of their rows meanwhile.
 
     Args:
         table: the side.
-        keys: its columns that are joined by.
-        renamed: new names of columns, where the join gives them some.
+        keys: its columns that are joined by, as numbers.
+        mark: what stands before the numbers.
     """
 
-    def __init__(self, table: Any, keys: Sequence[str], renamed: dict[str, str]) -> None:
-        self.table, self._columns = table, {}
-        for place, field in enumerate(table.schema):
-            if field.name not in keys and not _joinable(field.type):
-                self._columns[renamed.get(field.name, field.name)] = table.column(place)
-                self.table = self.table.set_column(
-                    place, field.name, pa.array(range(table.num_rows), pa.int64())
-                )
+    def __init__(self, table: Any, keys: Sequence[str], mark: str) -> None:
+        names = [f"{mark}{place}" for place in range(table.num_columns)]
+        self.table, self._columns = table.rename_columns(names), {}
+        for place, (name, kind) in enumerate(zip(names, table.schema.types)):
+            if name not in keys and not _joinable(kind):
+                self._columns[name] = table.column(place)
+                rows = pa.array(range(table.num_rows), pa.int64())
+                self.table = self.table.set_column(place, name, rows)
 
     def put_back(self, joined: Any) -> Any:
         """The joined table with the columns themselves."""
         for name, column in self._columns.items():
+            if name not in joined.column_names:
+                continue  # Of the other side alone.
             place = joined.column_names.index(name)
             joined = joined.set_column(place, name, column.take(joined.column(place)))
         return joined
 
 
 def _joinable(kind: Any) -> bool:
-    views = (pa.types.is_string_view, pa.types.is_binary_view)
-    return not (
-        pa.types.is_null(kind)
-        or pa.types.is_nested(kind)
-        or isinstance(kind, pa.BaseExtensionType)
-        or any(is_view(kind) for is_view in views)
-    )
+    return not (pa.types.is_null(kind) or is_opaque(kind))
 
 
-def _same_keys(
-    left: Any, left_keys: Sequence[str], right: Any, right_keys: Sequence[str]
-) -> tuple[Any, Any]:
-    """Both sides with keys of the same types.
+def _as(column: Any, kind: Any) -> Any:
+    """A key of the result in the type that both sides had."""
+    if pa.types.is_dictionary(kind):
+        encoded = column.dictionary_encode()
+        return encoded if encoded.type == kind else encoded.cast(kind)
+    return column.cast(kind) if pa.types.is_float16(kind) else column
+
+
+def _key_type(names: tuple[str, str], a: Any, b: Any) -> Any:
+    """The type in which two keys are compared.
 
     Raises:
-        SchemaMismatchError: a pair has types of which neither holds the other.
+        BatchError: a side's is none that values are compared in.
+        SchemaMismatchError: neither holds the values of the other.
     """
-    for one, other in zip(left_keys, right_keys):
-        a, b = left.schema.field(one).type, right.schema.field(other).type
-        if a == b and not pa.types.is_null(a):
-            continue
-        nulls = [pa.types.is_null(kind) for kind in (a, b)]
-        numbers = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (a, b)]
-        texts = [pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in (a, b)]
-        if any(nulls):  # pyarrow joins by no column of that type.
-            kind = pa.int64() if all(nulls) else a if nulls[1] else b
-        elif all(numbers):
-            kind = pa.int64() if pa.types.is_integer(a) and pa.types.is_integer(b) else pa.float64()
-        elif all(texts):
-            kind = pa.large_string()
-        else:
-            raise SchemaMismatchError(
-                one, str(a), "the left side", str(b), f"the right side ('{other}')"
+    for name, kind, side in zip(names, (a, b), ("left", "right")):
+        if is_opaque(kind):
+            raise BatchError(
+                f"join: column '{name}' of the {side} side is {kind}, by which rows cannot be "
+                "joined: join by a number or text that add_column makes of it"
             )
-        left = left.set_column(left.column_names.index(one), one, left.column(one).cast(kind))
-        right = right.set_column(
-            right.column_names.index(other), other, right.column(other).cast(kind)
-        )
-    return left, right
+    if pa.types.is_integer(a) and pa.types.is_integer(b):
+        return a if a == b else pa.int64()
+    if pa.types.is_null(a) and pa.types.is_null(b):
+        return pa.int64()  # pyarrow joins by no column of type null.
+    both = unified(a, b)
+    if both is None:
+        raise _mismatch(names, (a, b))
+    return both
+
+
+def _mismatch(names: tuple[str, str], kinds: Sequence[Any]) -> SchemaMismatchError:
+    a, b = map(str, kinds)
+    return SchemaMismatchError(names[0], a, "the left side", b, f"the right side ('{names[1]}')")
+
+
+def _cast(column: Any, kind: Any) -> Any:
+    if pa.types.is_floating(kind) and not pa.types.is_floating(column.type):
+        return to_floats(column).cast(kind)
+    return column.cast(kind)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import sheaf
 import sheaf.arrow
 from sheaf.data import block as blocks
+from sheaf.data.aggregates.keys import comparable, to_hash
 from sheaf.data.columns import values_of
 from sheaf.util.parts import Parts, get_parts
 
@@ -121,7 +122,7 @@ def by_hash(table: Any, keys: Sequence[str], count: int) -> tuple[Any, Borders]:
     if count == 1 or not table.num_rows:
         return whole(table, count)
     table = _plain(table)
-    stand_ins = {key: column for key in keys if (column := _to_hash(table.column(key))) is not None}
+    stand_ins = {key: column for key in keys if (column := to_hash(table.column(key))) is not None}
     try:
         return _partitioned(table, keys, stand_ins, n=count)
     except sheaf.arrow.UnsupportedType:
@@ -133,7 +134,7 @@ def numbers(table: Any, keys: Sequence[str], count: int) -> Any:
     table = _plain(table)
     names = [str(number) for number in range(len(keys))]
     columns = [table.column(key) for key in keys]
-    hashed = [own if (own := _to_hash(column)) is not None else column for column in columns]
+    hashed = [own if (own := to_hash(column)) is not None else column for column in columns]
     hashes = pa.table(sheaf.arrow.hash(pa.table(hashed, names=names), names)).column(0).to_numpy()
     high, low = hashes >> np.uint64(32), hashes & np.uint64(0xFFFFFFFF)
     n = np.uint64(count)
@@ -160,8 +161,9 @@ def by_bounds(table: Any, keys: Sequence[tuple[str, bool]], bounds: Any) -> tupl
         return whole(table, bounds.num_rows + 1)
     table = _plain(table)
     names = [name for name, _ in keys]
+    bounds = pa.table([comparable(column) for column in bounds.columns], bounds.column_names)
     casts = {
-        name: table.column(name).cast(bounds.column(name).type)
+        name: comparable(table.column(name)).cast(bounds.column(name).type)
         for name in names
         if table.column(name).type != bounds.column(name).type
     }
@@ -223,25 +225,12 @@ def _cut(table: Any, parts: Any, count: int) -> tuple[Any, Borders]:
     return table, Borders(offsets, (np.diff(offsets) * per_row).astype(np.int64))
 
 
-def _to_hash(column: Any) -> Any:
-    """What is hashed instead of a column, so that equal values are equal; None: itself."""
-    kind = column.type
-    if pa.types.is_integer(kind):
-        return column.cast(pa.float64(), safe=False)  # 1 is 1.0, of another block or side.
-    if pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
-        return pa.array([None if v is None else repr(v) for v in values_of(column)], pa.string())
-    return None
-
-
 def _plain(table: Any) -> Any:
-    """Without views of text, which neither the kernels nor pyarrow take rows of."""
+    """Without views of text and runs, which neither the kernels nor pyarrow take rows of."""
+    tests = (pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_run_end_encoded)
     for place, field in enumerate(table.schema):
-        if pa.types.is_string_view(field.type):
-            text = table.column(place).cast(pa.large_string())
-            table = table.set_column(place, field.name, text)
-        elif pa.types.is_binary_view(field.type):
-            data = table.column(place).cast(pa.large_binary())
-            table = table.set_column(place, field.name, data)
+        if any(is_one(field.type) for is_one in tests):
+            table = table.set_column(place, field.name, comparable(table.column(place)))
     return table
 
 
@@ -273,11 +262,14 @@ def sort_order(table: Any, keys: Sequence[tuple[str, bool]]) -> Any:
     order = [(name, "descending" if down else "ascending") for name, down in keys]
     names = [name for name, _ in keys]
     try:
-        return pc.sort_indices(table.select(names), sort_keys=order)
+        columns = [comparable(table.column(name)) for name in dict.fromkeys(names)]
+        return pc.sort_indices(pa.table(columns, list(dict.fromkeys(names))), sort_keys=order)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise _no_order(table, names) from error
 
 
 def _no_order(table: Any, names: Sequence[str]) -> TypeError:
     kinds = ", ".join(f"'{name}' is {table.schema.field(name).type}" for name in names)
-    return TypeError(f"these columns cannot be sorted: {kinds}")
+    return TypeError(
+        f"these columns cannot be sorted: {kinds}; sort by a number or text that add_column makes"
+    )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sheaf.data.aggregate import AggregateFn
+from sheaf.data.aggregates.keys import key
 from sheaf.data.columns import column_of, values_of
 from sheaf.data.errors import MissingPackageError
 from sheaf.data.preprocessors.base import Applied
@@ -105,8 +106,7 @@ class _Encoder(BuiltIn):
 
 def codes_of(column: Any, known: Mapping[Any, int]) -> Any:
     """The numbers of values as a NumPy array; -1 of those that are not known."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = key(column)  # -0.0 is 0.0.
     if is_list(column.type) or isinstance(column.type, pa.BaseExtensionType):
         found = [known.get(hashable(value), -1) for value in values_of(column)]
         return np.array(found, np.int64)

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sheaf.data.aggregate import AggregateFn, Mean
+from sheaf.data.aggregates.groups import Groups
+from sheaf.data.aggregates.keys import without_nan
 from sheaf.data.preprocessors.utils import BuiltIn, ValueCounts
 from sheaf.data.preprocessors.version_support import SerializablePreprocessor
 
@@ -18,13 +20,21 @@ __all__ = ["SimpleImputer"]
 _STRATEGIES = ("mean", "most_frequent", "constant")
 
 
+class _MeanOfValues(Mean):
+    """The mean without NaN, which is a missing value here."""
+
+    def _floats(self, groups: Groups) -> Any:
+        return without_nan(super()._floats(groups))
+
+
 @SerializablePreprocessor(version=1, identifier="io.ray.preprocessors.simple_imputer")
 class SimpleImputer(BuiltIn):
     """A value in the place of NULL and NaN, and a whole column of it where a batch lacks that.
 
     Args:
         columns: the columns.
-        strategy: "mean"; "most_frequent"; or "constant", which is `fill_value`.
+        strategy: "mean", of the other values; "most_frequent"; or "constant", which is
+            `fill_value`.
         fill_value: of "constant".
         output_columns: where the results go, one for each; the same columns when not given.
     """
@@ -53,12 +63,12 @@ class SimpleImputer(BuiltIn):
 
     def _aggregates(self) -> list[AggregateFn]:
         if self.strategy == "mean":
-            return [Mean(name) for name in self.columns]
+            return [_MeanOfValues(n, alias_name=f"mean_of_values({n})") for n in self.columns]
         return [ValueCounts(name, f"most_frequent({name})") for name in self.columns]
 
     def _learned(self, results: dict[str, Any]) -> dict[str, Any]:
         if self.strategy == "mean":
-            return results
+            return {f"mean({n})": found for n, found in zip(self.columns, results.values())}
         learned: dict[str, Any] = {}
         for name, counts in results.items():
             there = {value: count for value, count in (counts or {}).items() if value is not None}

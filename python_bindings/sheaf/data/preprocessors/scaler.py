@@ -49,6 +49,7 @@ class _Scaler(BuiltIn):
 @SerializablePreprocessor(version=1, identifier="io.ray.preprocessors.standard_scaler")
 class StandardScaler(_Scaler):
     """Means become 0 and standard deviations, of all there is, 1; columns that do not vary 0.
+    A column with a NaN has no mean, and all its results are NULL, as in Ray: impute it before.
     Arguments as of MinMaxScaler."""
 
     _FRAMES = False
@@ -58,7 +59,7 @@ class StandardScaler(_Scaler):
 
     def _shift_and_scale(self, column: str) -> tuple[float, float] | None:
         mean, std = self.stats_[f"mean({column})"], self.stats_[f"std({column})"]
-        if mean is None or std is None:
+        if mean is None or std is None or std != std:
             return None
         return mean, 1.0 if std < _LEAST else std
 
@@ -84,7 +85,8 @@ class MinMaxScaler(_Scaler):
 
 @SerializablePreprocessor(version=1, identifier="io.ray.preprocessors.max_abs_scaler")
 class MaxAbsScaler(_Scaler):
-    """The greatest absolute values become 1; columns of 0 stay. Arguments as of MinMaxScaler."""
+    """The greatest absolute values become 1; columns of 0 stay. NaN is passed over. Arguments as of
+    MinMaxScaler."""
 
     def _aggregates(self) -> list[AggregateFn]:
         return [AbsMax(name) for name in self.columns]
@@ -97,7 +99,7 @@ class MaxAbsScaler(_Scaler):
 @SerializablePreprocessor(version=1, identifier="io.ray.preprocessors.robust_scaler")
 class RobustScaler(_Scaler):
     """Medians become 0 and the distance between two quantiles 1; columns where that is 0 become 0.
-    Quantiles are exact, between two values by distance.
+    Quantiles are exact, between two values by distance, and without NULL and NaN.
 
     Args:
         columns: those that are scaled.

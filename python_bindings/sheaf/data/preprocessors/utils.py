@@ -246,7 +246,9 @@ def floats(column: Any) -> Any:
         column = column.cast(column.type.value_type)
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
-    return column if pa.types.is_float32(column.type) else column.cast(pa.float64())
+    if pa.types.is_float32(column.type):
+        return column
+    return column.cast(pa.float64(), safe=False)  # 2**60 + 1 becomes the nearest float.
 
 
 def missing(column: Any) -> Any:

@@ -35,12 +35,12 @@
 #include "worker/core/loop_calls.h"
 #include "worker/core/process_core.h"
 #include "worker/driver.h"
-#include "worker/log_printer.h"
 #include "worker/loop_watch.h"
 #include "worker/new_rings.h"
+#include "worker/printing/log_printer.h"
+#include "worker/printing/waiting_notices.h"
 #include "worker/runtime.h"
 #include "worker/stack_answers.h"
-#include "worker/waiting_notices.h"
 
 namespace sheaf {
 

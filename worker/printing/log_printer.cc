@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "worker/log_printer.h"
+#include "worker/printing/log_printer.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "worker/waiting_notices.h"
+#include "worker/printing/waiting_notices.h"
 
 #include <algorithm>
 #include <utility>

@@ -14,7 +14,7 @@ from sheaf.util import state
 pa = pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
 from sheaf.data import shell  # noqa: E402
-from sheaf.data.exchanges import partition  # noqa: E402
+from sheaf.data.exchanges import partition, skew  # noqa: E402
 from sheaf.data.planner import Planner  # noqa: E402
 
 MIB = 1 << 20
@@ -142,6 +142,48 @@ def test_three_sides_join_in_one_task(cluster):
     joined = large.join(first, "inner", 2, on=("a",)).join(second, "inner", 2, on=("b",))
     assert joined.sum("x") == sum((i % 10) ** 2 for i in range(5000))
     assert joined.sum("y") == -sum(i % 7 for i in range(5000))
+
+
+# Skew.
+
+
+def skewed(batch):
+    return {"k": np.where(batch["id"] % 10 < 6, 7, batch["id"]), "v": batch["id"]}
+
+
+def test_skew_says_which_key_is_frequent(cluster):
+    rows = data.range(60_000, override_num_blocks=4).map_batches(skewed)
+    groups = rows.groupby("k", num_partitions=20).map_groups(
+        lambda g: {"n": [len(g["v"])]}, batch_format="numpy"
+    )
+    assert groups.skew() == []
+    assert groups.sum("n") == 60_000
+    made = groups.materialize()
+    (found,) = made.skew()
+    assert found.partitions == 20
+    ((key,), many), *_ = found.top_keys
+    assert key == 7 and 30_000 <= many <= 42_000
+    assert found.rows.max >= 36_000 and found.rows.ratio > 10 and found.bytes.ratio > 10
+    assert found.seconds.max > 0
+    assert "The key 7 has" in found.advice and "salt" in found.advice
+    told = str(found)
+    assert told.startswith("MapGroups") and "20 partitions" in told and "Frequent keys" in told
+
+
+def test_even_partitions_want_no_advice(cluster):
+    made = data.range(60_000, override_num_blocks=4).map_batches(lambda b: b).random_shuffle()
+    (found,) = made.materialize().skew()
+    assert found.rows.ratio < 2 and not found.top_keys and not found.advice
+    assert str(found).endswith("The partitions are even.")
+
+
+def test_a_partition_that_one_task_gets_is_warned_of(caplog):
+    counts = skew.Counts(sizes=np.array([300 << 20, 10 << 20, 0, 12 << 20]))
+    counts.warn("MapGroups")
+    assert "MapGroups: one of 4 partitions has 300 MiB, the median 12 MiB" in caplog.text
+    caplog.clear()
+    skew.Counts(sizes=np.array([300 << 20, 100 << 20])).warn("MapGroups")
+    assert not caplog.text
 
 
 # More than the object store holds.

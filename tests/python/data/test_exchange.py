@@ -2,6 +2,7 @@
 """Exchanges: which partition rows go to, how many objects that takes, and what is done with sizes
 that are known before anything is reduced."""
 
+import re
 import subprocess
 import sys
 
@@ -187,6 +188,35 @@ def test_a_partition_that_one_task_gets_is_warned_of(caplog):
 
 
 # More than the object store holds.
+
+
+def test_groups_joins_and_sorts_in_rounds_are_exact(cluster):
+    """10 MB with a budget of 2 MiB."""
+    count, keys = 40_000, 5_003
+
+    def wide(batch):
+        k = batch["id"] * 7919 % keys
+        return {"k": k, "id": batch["id"], **{f"c{n}": batch["id"] * n for n in range(30)}}
+
+    context = data.DataContext.get_current().copy()
+    context.execution_options.resource_limits = data.ExecutionResources(object_store_memory=2 << 20)
+    with data.DataContext.current(context):
+        rows = data.range(count, override_num_blocks=20).map_batches(wide, batch_size=None)
+        other = data.range(keys, override_num_blocks=4).map_batches(
+            lambda b: {"k": b["id"], "v": b["id"] * 3, **{f"d{n}": b["id"] for n in range(60)}},
+            batch_size=None,
+        )
+        by_key = np.arange(count) * 7919 % keys
+        sums = rows.groupby("k").sum("id").to_pandas().sort_values("k")
+        joined = rows.join(other, "inner", 8, on=("k",)).materialize()
+        in_order = rows.sort("k").materialize()
+    assert (sums["sum(id)"].to_numpy() == np.bincount(by_key, weights=np.arange(count))).all()
+    assert joined.count() == count and joined.sum("id") == count * (count - 1) // 2
+    assert joined.sum("v") == 3 * by_key.sum() and joined.sum("d7") == by_key.sum()
+    found = np.array([row["k"] for row in in_order.select_columns(["k"]).take_all()])
+    assert (found == np.sort(by_key)).all()
+    for made in (joined, in_order):
+        assert re.search(r"Merge: [1-9]\d* tasks", made.stats()), made.stats()
 
 
 def test_what_the_store_does_not_hold_is_merged_in_rounds():

@@ -201,6 +201,7 @@ void StoreClient::OnFrame(FrameKind kind, std::string_view body) {
     }
   } else if (kind == kStoreAlreadyYours) {
     if (const auto* answer = FrameHead<ExtentCancel>(body)) {
+      HarvestDedicated(true);  // Others freed it; else this process asks again until it is gone.
       Answered(answer->request, absl::OkStatus());
     }
   } else if (kind == kStoreRecall) {

@@ -51,6 +51,25 @@ SCENARIO("an object that one process seals is read by another without a copy") {
   }
 }
 
+SCENARIO("a process finds what others freed when it is told that it has it") {
+  StoreNode node(64 * kMiB);
+  const ProcessId owner = node.Attach(1);
+  const ProcessId writer = node.Attach(2);
+  const std::string bytes = Pattern(4 * kMiB, 1);
+  std::vector<ObjectLocation> made;
+  for (uint64_t i = 0; i < 8; ++i) {
+    const auto location = node.Put(writer, IdOf(owner, i), bytes);
+    REQUIRE(location.ok());
+    made.push_back(*location);
+  }
+  node.Flush();
+  for (uint64_t i = 0; i < 8; ++i) node.store(owner).Free(IdOf(owner, i), made[i]);
+  node.Flush();
+  const Nanos before = node.clock.Now();
+  REQUIRE(node.Put(writer, IdOf(owner, 8), bytes).ok());
+  CHECK(node.clock.Now() == before);
+}
+
 SCENARIO("a process that has reserved makes its first small objects without asking") {
   StoreNode node(64 * kMiB);
   const ProcessId writer = node.Attach(1);

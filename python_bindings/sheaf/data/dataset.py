@@ -13,6 +13,7 @@ from sheaf.data import block as blocks
 from sheaf.data import plan, transforms
 from sheaf.data.background import InBackground
 from sheaf.data.context import DataContext
+from sheaf.data.exchanges.skew import ExchangeSkew
 from sheaf.data.iterator import DataIterator, table_of
 from sheaf.data.methods.arguments import suggesting
 from sheaf.data.methods.caching import Caching
@@ -135,6 +136,12 @@ class Dataset(
     def stats(self) -> str:
         """Returns what the last run of this dataset took, as text."""
         return "" if self._stats is None else self._stats.text()
+
+    def skew(self) -> list[ExchangeSkew]:
+        """How unequal the partitions of each exchange of the latest execution were: rows, bytes and
+        seconds, the most frequent keys, and advice; print one to read it. Empty before there was an
+        execution, and where it had no exchange."""
+        return [] if self._stats is None else self._stats.skew()
 
     def schema(self, fetch_if_missing: bool = True) -> Any:
         """The columns and their types: those of the first block, where neither the plan tells nor

@@ -339,6 +339,8 @@ class Execution:
                     return True
             if not self._machine.may_take(number):
                 return happened
+            if task.headers[-1].table is None and not task.stream.next_ready():
+                return happened  # It may wait for room that only what goes on meanwhile makes.
             header = task.headers.pop()
             block, header.table = header.table, None
             try:

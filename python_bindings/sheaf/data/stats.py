@@ -7,6 +7,8 @@ import dataclasses
 import time
 from typing import Any
 
+from sheaf.data.exchanges.skew import Counts, ExchangeSkew, report
+
 _LATE = 32  # Blocks from which the pace of an operator is told.
 
 
@@ -88,6 +90,7 @@ class ExecutionStats:
         self.total_s = 0.0
         self.peak_bytes = 0
         self.errored_blocks = 0
+        self.exchanges: list[tuple[OperatorStats, Counts]] = []
 
     def output(self, operator: int, header: Any) -> None:
         """A block has come."""
@@ -112,6 +115,18 @@ class ExecutionStats:
         self.total_s = time.perf_counter() - self._began
         self.peak_bytes = machine.budget.peak
         self.errored_blocks = len(machine.errors)
+        for state, own in zip(machine.states, self.operators, strict=True):
+            # A method of an exchange has counted what went to its partitions.
+            arrange = state.spec.arrange
+            counts = getattr(getattr(arrange, "__self__", None), "counts", None)
+            if counts is None or counts.sizes is None:
+                continue
+            if getattr(arrange, "__name__", "") == "arrange":  # Not that of samples.
+                self.exchanges.append((own, counts))
+
+    def skew(self) -> list[ExchangeSkew]:
+        """As skew() gives it."""
+        return [report(own.name, counts, own.task_s) for own, counts in self.exchanges]
 
     def text(self) -> str:
         """As stats() shows it."""

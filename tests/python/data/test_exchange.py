@@ -2,6 +2,7 @@
 """Exchanges: which partition rows go to, how many objects that takes, and what is done with sizes
 that are known before anything is reduced."""
 
+import re
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from sheaf.util import state
 pa = pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
 from sheaf.data import shell  # noqa: E402
-from sheaf.data.exchanges import partition  # noqa: E402
+from sheaf.data.exchanges import partition, skew  # noqa: E402
 from sheaf.data.planner import Planner  # noqa: E402
 
 MIB = 1 << 20
@@ -144,7 +145,78 @@ def test_three_sides_join_in_one_task(cluster):
     assert joined.sum("y") == -sum(i % 7 for i in range(5000))
 
 
+# Skew.
+
+
+def skewed(batch):
+    return {"k": np.where(batch["id"] % 10 < 6, 7, batch["id"]), "v": batch["id"]}
+
+
+def test_skew_says_which_key_is_frequent(cluster):
+    rows = data.range(60_000, override_num_blocks=4).map_batches(skewed)
+    groups = rows.groupby("k", num_partitions=20).map_groups(
+        lambda g: {"n": [len(g["v"])]}, batch_format="numpy"
+    )
+    assert groups.skew() == []
+    assert groups.sum("n") == 60_000
+    made = groups.materialize()
+    (found,) = made.skew()
+    assert found.partitions == 20
+    ((key,), many), *_ = found.top_keys
+    assert key == 7 and 30_000 <= many <= 42_000
+    assert found.rows.max >= 36_000 and found.rows.ratio > 10 and found.bytes.ratio > 10
+    assert found.seconds.max > 0
+    assert "The key 7 has" in found.advice and "salt" in found.advice
+    told = str(found)
+    assert told.startswith("MapGroups") and "20 partitions" in told and "Frequent keys" in told
+
+
+def test_even_partitions_want_no_advice(cluster):
+    made = data.range(60_000, override_num_blocks=4).map_batches(lambda b: b).random_shuffle()
+    (found,) = made.materialize().skew()
+    assert found.rows.ratio < 2 and not found.top_keys and not found.advice
+    assert str(found).endswith("The partitions are even.")
+
+
+def test_a_partition_that_one_task_gets_is_warned_of(caplog):
+    counts = skew.Counts(sizes=np.array([300 << 20, 10 << 20, 0, 12 << 20]))
+    counts.warn("MapGroups")
+    assert "MapGroups: one of 4 partitions has 300 MiB, the median 12 MiB" in caplog.text
+    caplog.clear()
+    skew.Counts(sizes=np.array([300 << 20, 100 << 20])).warn("MapGroups")
+    assert not caplog.text
+
+
 # More than the object store holds.
+
+
+def test_groups_joins_and_sorts_in_rounds_are_exact(cluster):
+    """10 MB with a budget of 2 MiB."""
+    count, keys = 40_000, 5_003
+
+    def wide(batch):
+        k = batch["id"] * 7919 % keys
+        return {"k": k, "id": batch["id"], **{f"c{n}": batch["id"] * n for n in range(30)}}
+
+    context = data.DataContext.get_current().copy()
+    context.execution_options.resource_limits = data.ExecutionResources(object_store_memory=2 << 20)
+    with data.DataContext.current(context):
+        rows = data.range(count, override_num_blocks=20).map_batches(wide, batch_size=None)
+        other = data.range(keys, override_num_blocks=4).map_batches(
+            lambda b: {"k": b["id"], "v": b["id"] * 3, **{f"d{n}": b["id"] for n in range(60)}},
+            batch_size=None,
+        )
+        by_key = np.arange(count) * 7919 % keys
+        sums = rows.groupby("k").sum("id").to_pandas().sort_values("k")
+        joined = rows.join(other, "inner", 8, on=("k",)).materialize()
+        in_order = rows.sort("k").materialize()
+    assert (sums["sum(id)"].to_numpy() == np.bincount(by_key, weights=np.arange(count))).all()
+    assert joined.count() == count and joined.sum("id") == count * (count - 1) // 2
+    assert joined.sum("v") == 3 * by_key.sum() and joined.sum("d7") == by_key.sum()
+    found = np.array([row["k"] for row in in_order.select_columns(["k"]).take_all()])
+    assert (found == np.sort(by_key)).all()
+    for made in (joined, in_order):
+        assert re.search(r"Merge: [1-9]\d* tasks", made.stats()), made.stats()
 
 
 def test_what_the_store_does_not_hold_is_merged_in_rounds():

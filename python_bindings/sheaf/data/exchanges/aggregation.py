@@ -90,6 +90,7 @@ class MapGroups(Method):
 
     keys: tuple[str, ...] = ()
     transform: Any = None
+    warns_of_skew: bool = True
     keeps_rows: bool = False
     is_plain: bool = False
 

@@ -18,6 +18,7 @@ import numpy as np
 from sheaf.data import block as blocks
 from sheaf.data.exchanges import partition as rows_to
 from sheaf.data.exchanges.partition import Borders, Pieces
+from sheaf.data.exchanges.skew import Counts
 from sheaf.data.operators import Bundle, Work
 from sheaf.data.schema import check_columns
 from sheaf.data.task_context import TaskContext
@@ -55,11 +56,14 @@ class Method:
     cpus: int = 1
     honoured: bool = False  # The count was asked for.
     merges: bool = False  # There is more than the store can hold.
+    warns_of_skew: bool = False  # All rows of a partition must be in one task.
+    counts: Counts = dataclasses.field(default_factory=Counts, repr=False)
 
     def begin(self, sizes: Sequence[int | None], cpus: int, context: Any, budget: int) -> Any:
         """This method for one execution over inputs of about these bytes, with this budget of
         bytes."""
         own = copy.copy(self)
+        own.counts = Counts()
         own.small_bytes = int(context.small_input_bytes)
         own.cpus = cpus
         own.honoured = self.count is not None
@@ -95,6 +99,9 @@ class Method:
         total = sum(bundle.size_bytes for port in given for bundle in port)
         if not any(given):
             return []
+        self.counts.set_all([bundle for port in given for bundle in port])
+        if self.warns_of_skew:
+            self.counts.warn(type(self).__name__)
         if total < self.small_bytes and not self.honoured:
             return [self._work(given, 0, self._partitions, self.is_plain)]
         works = []
@@ -148,6 +155,7 @@ class Method:
         """Works of which each merges some partitions of what map tasks have made so far."""
         works = []
         self.merges = True
+        self.counts.add_top(given[0])
         for first, stop in _grouped(_sizes(given[0]), _RUN_BYTES):
             there = [(b, self._part(b, first, stop)) for b in given[0]]
             there = [(b, part) for b, part in there if part.num_rows]

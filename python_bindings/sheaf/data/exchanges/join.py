@@ -56,6 +56,7 @@ class Join(Method):
     """
 
     wants_all_inputs: bool = True
+    warns_of_skew: bool = True
     kind: str = "inner"
     left: tuple[str, ...] = ()
     right: tuple[str, ...] = ()

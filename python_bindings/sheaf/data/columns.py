@@ -51,7 +51,7 @@ def _foreign(name: str, values: Any) -> Any:
     if library == "polars":
         return values.to_arrow()
     if library == "pandas" and hasattr(values, "dtype"):
-        if values.dtype == object or type(values.dtype).__module__.startswith("sheaf."):
+        if values.dtype == object:
             return _of_values(name, list(values))
         return pa.Array.from_pandas(values)
     if library == "torch":

@@ -74,7 +74,7 @@ KNOWN: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "data_expressions.division": (
-        "Operators mean what they mean in Python: a quotient of integers is a float.",
+        "Operators mean what they mean in Python: a quotient of integers is a float, and no sum of them wraps.",
         ["{q: 0.5, f: 0.5}", "{q: 0.0, f: nan}", "{q: -0.5, f: -inf}", "raises"],
     ),
     "data_expressions.remainders": (

@@ -125,7 +125,10 @@ def _may_match(predicate: Any, facts: list[Any], schema: Any) -> bool:
     one = ds.FileSystemDataset(
         [files.make_fragment("/", system)], schema, files, system, root_partition=known
     )
-    return any(True for _ in one.get_fragments(filter=predicate))
+    try:
+        return any(True for _ in one.get_fragments(filter=predicate))
+    except pa.ArrowException:  # Constants that it cannot compare with this type, as Python can.
+        return True
 
 
 def _facts(group: RowGroup, field: Any) -> list[Any]:

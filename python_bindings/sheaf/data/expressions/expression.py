@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sheaf.data.errors import BatchError, shown
+from sheaf.data.expressions import arithmetic
 from sheaf.data.expressions.arithmetic import add, divide, floor_divide, remainder
 from sheaf.data.expressions.node import Node
 from sheaf.data.schema import check_columns
@@ -36,6 +37,20 @@ _SIGNS = {kernel: sign for sign, kernel in _OPERATORS.values()}
 # Those that a Parquet reader has, with the same meaning.
 _IN_READERS = {*_SIGNS, "invert", "is_null", "is_valid", "is_in"} - {"add", "subtract", "multiply"}
 
+
+# Kernels of which Sheaf has its own.
+_OWN: dict[str, Callable[..., Any]] = {
+    "subtract": arithmetic.subtract,
+    "multiply": arithmetic.multiply,
+    "power": arithmetic.power,
+    "negate": arithmetic.negate,
+    "abs": arithmetic.absolute,
+    "is_in": arithmetic.is_in,
+    **{
+        kernel: functools.partial(arithmetic.compare, kernel)
+        for kernel in ("greater", "less", "greater_equal", "less_equal", "equal", "not_equal")
+    },
+}
 
 NAMESPACES: dict[str, Callable[[Any], Any]] = {}  # "str" and so on: namespaces.py fills it.
 
@@ -240,17 +255,35 @@ class _Column(Expr):
 
 class _Literal(Expr):
     def __init__(self, value: Any):
-        self._value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, np.generic):
+            value = _of_numpy(value)
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ValueError(f"lit({value}): want a whole number from -2**63 to 2**64 - 1")
+        self._value = value
 
     def value(self, table: Any) -> Any:
-        return self._value if isinstance(self._value, pa.Scalar) else pa.scalar(self._value)
+        if isinstance(self._value, pa.Scalar):
+            return self._value
+        if isinstance(self._value, int) and self._value >= 2**63:
+            return pa.scalar(self._value, pa.uint64())
+        return pa.scalar(self._value)
 
     def to_parquet_filter(self) -> Any:
         """Returns the constant."""
-        return pc.scalar(self._value)
+        return pc.scalar(self.value(None))
 
     def __repr__(self) -> str:
         return f"lit({shown(self._value)})"
+
+
+def _of_numpy(value: Any) -> Any:
+    """A scalar of NumPy; moments and spans keep their nanoseconds."""
+    if value.dtype.kind in "mM":
+        try:
+            return pa.scalar(value)
+        except (pa.ArrowException, ValueError, TypeError):  # Units that Arrow does not have.
+            pass
+    return value.item()
 
 
 class _Alias(Expr):
@@ -294,10 +327,9 @@ class Call(Expr):
         values = [one.value(table) for one in self._args]
         options = dict(self._options)
         if self._kernel == "is_in":
-            options["value_set"] = pa.array(options["value_set"])
-            if len(options["value_set"]) and not pa.types.is_null(values[0].type):
-                options["value_set"] = options["value_set"].cast(values[0].type)
-        return guarded(self, functools.partial(getattr(pc, self._kernel), *values, **options))
+            options = {"values": options["value_set"]}
+        compute = _OWN.get(self._kernel) or getattr(pc, self._kernel)
+        return guarded(self, functools.partial(compute, *values, **options))
 
     def inputs(self) -> Sequence[Expr]:
         return self._args
@@ -314,7 +346,10 @@ class Call(Expr):
         if any(one is None for one in made):
             return None
         if self._kernel == "is_in":
-            return made[0].isin(list(self._options["value_set"]))
+            try:
+                return made[0].isin(pa.array(self._options["value_set"]))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                return None  # Values of several types.
         if self._kernel in ("invert", "is_null", "is_valid"):
             return ~made[0] if self._kernel == "invert" else getattr(made[0], self._kernel)()
         a, b = made
@@ -367,7 +402,10 @@ def guarded(expression: Expr, compute: Callable[[], Any]) -> Any:
     try:
         return compute()
     except (pa.ArrowException, TypeError, ValueError, ZeroDivisionError) as error:
-        raise BatchError(f"{expression}: {error}") from error
+        said = str(error)
+        if said == "overflow":
+            said += ": whole numbers have 64 bits; cast a column to float64 before"
+        raise BatchError(f"{expression}: {said}") from error
 
 
 def expression_of(value: Any) -> Expr:

@@ -116,8 +116,8 @@ proto::StateQuery QueryOf(const char* name, const PageOptions& options) {
        {"workers", "owner"},
        {"workers", "node"}}};
   proto::StateQuery query = ListQuery(name);
-  // What is chosen, ordered or counted here alone is so of all rows that an answer can hold.
-  if (!options.order.empty() || !options.group.empty()) query.set_limit(kMaxStateRows);
+  // What is chosen here alone is so of all rows that an answer can hold; an order, which pages ask for
+  // every few seconds, is of those that a listing has.
   for (const RowFilter& filter : options.filters) {
     if (filter.test != RowFilter::Test::kIs || filter.value.empty() || filter.value[0] == '"' ||
         filter.value == "null" ||

@@ -297,8 +297,7 @@ void AnswerWhy(ProcessCore& core, const std::string& hex, proto::StateAnswer& an
   core.owner.references.ForEach([&](const ObjectEntry& object) {
     if (object.owned && object.id == *id) answer.set_words(WhyObject(object));
   });
-  if (answer.words().empty() && id->index() == 0 &&
-      id->sequence() < core.owner.references.NextSequence()) {
+  if (answer.words().empty() && id->index() == 0 && core.owner.references.HasMade(id->sequence())) {
     AddCount(telemetry::kWhyMade, 1, answer);
   }
 }

@@ -81,10 +81,12 @@ SCENARIO("why: the maker of an id says what that one waits for, or that it runs 
   answer = why(TaskOf(second.id()));
   CHECK(answer.words() == "cube waits for a worker; 1 are leased for tasks like it");
   CHECK(count(answer, telemetry::kWhyLease) == grant.key());
-  const TaskId ended = TaskId::Make(kSelf, test.node.core->owner.references.NextSequence());
+  const uint64_t number = test.node.core->owner.references.NextSequence();
+  const TaskId ended = TaskId::Make(kSelf, number);
   CHECK(why(ended).words().empty());
   CHECK(count(why(ended), telemetry::kWhyMade) == 1);
-  for (const TaskId unknown : {TaskId::Make(kSelf, 1'000'000), TaskId::Make(kWorker, 1)})
+  const TaskId next = TaskId::Make(kSelf, number + 1);
+  for (const TaskId unknown : {next, next, TaskId::Make(kWorker, 1)})
     CHECK(why(unknown).counts_size() == 0);
 }
 

@@ -72,6 +72,7 @@ class ReferenceTable {
   // before anything else.
   ObjectEntry* NewOwned(ObjectId id);
   uint64_t NextSequence() { return next_sequence_++; }
+  bool HasMade(uint64_t sequence) const { return sequence < next_sequence_; }
 
   // The entry for a reference that came in a frame: ours, known already, or newly borrowed.
   ObjectEntry* Incoming(const NestedReference& reference);

@@ -148,7 +148,12 @@ void TaskSubmitter::OnRefused(const proto::LeaseRefused& refused) {
   LeaseKey& key = *found->second;
   key.notice = refused.message();
   const auto kind = static_cast<ErrorKind>(refused.error());
-  if (kind == ErrorKind::kNone) return;
+  if (kind == ErrorKind::kNone) {
+    // One function's name stands in front; the notice is that of all which share the key.
+    const size_t colon = key.notice.find(": ");
+    if (colon < key.notice.find(' ')) key.notice.erase(0, colon + 2);
+    return;
+  }
   WantOnlyHeld(key);  // Another node may have refused: this one still counts on it.
   TaskList failed = std::exchange(key.queue, {});
   while (TaskRecord* task = failed.PopFront()) tasks_.Fail(*task, {kind, refused.message(), {}});

@@ -15,7 +15,9 @@ void WaitingNotices::Add(const std::string& kind, const std::string& words, Nano
     return;
   }
   if (kinds_.size() >= kMostKinds) {
-    if (others_.more++ == 0) others_.due = Deadline(now, kFirstPause);
+    if (others_.more++ != 0) return;
+    if (now > Deadline(others_.due, kLongestPause)) others_.pause = kFirstPause;
+    others_.due = std::max(others_.due, Deadline(now, kFirstPause));
     return;
   }
   kinds_[kind] = {.words = words, .due = Deadline(now, kFirstPause)};
@@ -42,6 +44,8 @@ void WaitingNotices::Tick(Nanos now) {
     print_(absl::StrCat(std::exchange(others_.more, 0),
                         " more requests wait, of other kinds, that nothing can satisfy "
                         "now; sheaf status shows them"));
+    others_.pause = std::min(4 * others_.pause, kLongestPause);
+    others_.due = Deadline(now, others_.pause);
   }
 }
 

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "worker/printing/waiting_notices.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -51,6 +52,16 @@ TEST_CASE("many kinds are told of by their number") {
   REQUIRE(f.lines.size() == WaitingNotices::kMostKinds + 1);
   CHECK(f.lines.back().starts_with(
       absl::StrCat(10'000 - WaitingNotices::kMostKinds, " more requests")));
+  const size_t before = f.lines.size();
+  for (int second = 0; second < 120; ++second) {
+    for (size_t i = 0; i < 10'000; ++i) f.Add(absl::StrCat(i));
+    f.Wait(kSecond);
+  }
+  const auto of_others = [](const std::string& line) {
+    return line.find(" more requests") != std::string::npos;
+  };
+  CHECK(std::count_if(f.lines.begin() + static_cast<ptrdiff_t>(before), f.lines.end(), of_others) <=
+        4);
 }
 
 }  // namespace

@@ -253,9 +253,7 @@ class FileBasedDatasource(Datasource):
         """
         return None
 
-    def _pieces(
-        self, files: Sequence[filesystems.FileInfo]
-    ) -> list[Piece | filesystems.FileInfo]:
+    def _pieces(self, files: Sequence[filesystems.FileInfo]) -> list[Piece | filesystems.FileInfo]:
         """Files, those that are read in pieces as these."""
         large = [info for info in files if (info.size or 0) > PIECE_BYTES]
         if type(self)._beginning is FileBasedDatasource._beginning or self._open_stream_args:

@@ -233,6 +233,10 @@ def _to_pandas(table: Any, zero_copy: bool) -> Any:
     names = table.column_names
     if not names:
         return pandas.DataFrame(index=range(table.num_rows))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and not _are_categories(table.column(place)):
+            plain = table.column(place).cast(field.type.value_type).dictionary_encode()
+            table = table.set_column(place, field.name, plain)
     special = [isinstance(kind, pa.BaseExtensionType) for kind in table.schema.types]
     if not any(special):
         frame = table.replace_schema_metadata(None).to_pandas()
@@ -244,6 +248,12 @@ def _to_pandas(table: Any, zero_copy: bool) -> Any:
         frame = pandas.concat(columns, axis=1, ignore_index=True)
         frame.columns = names
     return frame if zero_copy else frame.copy()
+
+
+def _are_categories(column: Any) -> bool:
+    """Whether its dictionaries have each value once and no NULL, as pandas wants categories."""
+    every = [chunk.dictionary for chunk in column.chunks]
+    return all(one.null_count == 0 and len(one.unique()) == len(one) for one in every)
 
 
 def _to_polars(table: Any) -> Any:

@@ -113,9 +113,20 @@ def _of_values(name: str, values: Sequence[Any]) -> Any:
             if getattr(_first(values), "ndim", 0) != 1:
                 return _objects(name, values)
     try:
-        return pa.array(values)
+        return _fine(pa.array(values), values)
     except _REFUSALS:
         return _of_difficult(name, values)
+
+
+def _fine(column: Any, values: Sequence[Any]) -> Any:
+    """The column with the nanoseconds of pandas' moments and spans, which Arrow leaves out of a
+    list."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) and any(getattr(one, "nanosecond", 0) for one in values):
+        return pa.array(values, pa.timestamp("ns", kind.tz))
+    if pa.types.is_duration(kind) and any(getattr(one, "nanoseconds", 0) for one in values):
+        return pa.array(values, pa.duration("ns"))
+    return column
 
 
 def _as_array(value: Any) -> Any:

@@ -227,6 +227,9 @@ class Dataset(
         found: dict[str, None] = {}
         for node in plan.walk(self._plan):
             if isinstance(node, plan.Read):
+                if hasattr(node.datasource, "input_files"):
+                    found.update(dict.fromkeys(node.datasource.input_files()))
+                    continue
                 for task in read_tasks(node, self._context, local_cpus()):
                     found.update(dict.fromkeys(task.metadata.input_files or ()))
         return list(found)

@@ -159,8 +159,8 @@ class Planner:
             return False
         if not isinstance(stage.function, (MapFunction, ReduceFunction)):
             return False
-        if node.rows and isinstance(stage.function, ReduceFunction):
-            return False
+        if node.rows and (node.alone or isinstance(stage.function, ReduceFunction)):
+            return False  # A write of so many rows to a file waits for them.
         if node.rows and before.rows_per_task == 0 and not self._reads(before):
             return False  # Blocks that come are too small, perhaps; they are put together first.
         same = (

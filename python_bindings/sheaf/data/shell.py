@@ -297,7 +297,9 @@ class Execution:
                 happened = True
                 self._actor_answered(number, ready)
         for number in list(self._running):
-            if number in self._running and self._look_at(number):
+            # One that a limit has cancelled since is gone, whatever its stream says.
+            there = number in self._running and self._machine.runs(number)
+            if there and self._look_at(number):
                 happened = True
         if self._actors:
             busy = {task.actor for task in self._running.values() if not task.has_ended}

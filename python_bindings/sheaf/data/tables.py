@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sheaf.data import arrow_types
 from sheaf.data.columns import column_of, column_to_numpy, values_of
@@ -85,14 +86,18 @@ def slice_rows(table: Any, start: int, count: int | None = None) -> Any:
     return empty_rows(left if count is None else min(count, left))
 
 
-def table_to_rows(table: Any) -> Iterator[dict[str, Any]]:
+def table_to_rows(table: Any, exact: bool = True) -> Iterator[dict[str, Any]]:
     """The rows of a table as dicts of Python values; tensors are NumPy arrays.
 
     Args:
         table: a pa.Table.
+        exact: False: times lose nanoseconds, which Python's do not have.
 
     Yields:
         One dict per row.
+
+    Raises:
+        BatchError: a time has nanoseconds.
     """
     names = table.column_names
     if not names:
@@ -100,9 +105,23 @@ def table_to_rows(table: Any) -> Iterator[dict[str, Any]]:
         return
     for start in range(0, table.num_rows, _ROWS_AT_ONCE):
         part = table.slice(start, _ROWS_AT_ONCE)
+        for name, column in zip(names, part.columns if exact else ()):
+            _check_times(name, column)
         columns = [values_of(column) for column in part.columns]
         for values in zip(*columns):
             yield dict(zip(names, values))
+
+
+def _check_times(name: str, column: Any) -> None:
+    """Raises BatchError: Python's time would lose nanoseconds."""
+    if column.type != pa.time64("ns") or not len(column):
+        return
+    whole = column.cast(pa.time64("us"), safe=False).cast(pa.time64("ns"))
+    if pc.all(pc.equal(whole, column)).as_py() is False:
+        raise BatchError(
+            f"column '{name}' is time64[ns] with nanoseconds, which times of Python do not have: "
+            "cast it to time64[us], or to int64, or use batch_format='pyarrow'"
+        )
 
 
 def batch_to_table(batch: Any) -> Any:
@@ -182,6 +201,8 @@ def table_to_batch(table: Any, batch_format: str | None = "default", zero_copy: 
         The batch.
     """
     if batch_format in ("default", "numpy"):
+        for name, column in zip(table.column_names, table.columns):
+            _check_times(name, column)
         return {
             name: _numpy(column, zero_copy)
             for name, column in zip(table.column_names, table.columns)
@@ -212,6 +233,10 @@ def _to_pandas(table: Any, zero_copy: bool) -> Any:
     names = table.column_names
     if not names:
         return pandas.DataFrame(index=range(table.num_rows))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and not _are_categories(table.column(place)):
+            plain = table.column(place).cast(field.type.value_type).dictionary_encode()
+            table = table.set_column(place, field.name, plain)
     special = [isinstance(kind, pa.BaseExtensionType) for kind in table.schema.types]
     if not any(special):
         frame = table.replace_schema_metadata(None).to_pandas()
@@ -223,6 +248,12 @@ def _to_pandas(table: Any, zero_copy: bool) -> Any:
         frame = pandas.concat(columns, axis=1, ignore_index=True)
         frame.columns = names
     return frame if zero_copy else frame.copy()
+
+
+def _are_categories(column: Any) -> bool:
+    """Whether its dictionaries have each value once and no NULL, as pandas wants categories."""
+    every = [chunk.dictionary for chunk in column.chunks]
+    return all(one.null_count == 0 and len(one.unique()) == len(one) for one in every)
 
 
 def _to_polars(table: Any) -> Any:

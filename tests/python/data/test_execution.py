@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from concurrent import futures
 
 import numpy as np
@@ -16,6 +17,7 @@ import sheaf
 from conftest import wait_until
 from sheaf import data
 from sheaf.data import expressions, split
+from sheaf.data.shell import Execution
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -335,3 +337,19 @@ def test_workers_of_a_trainer_share_a_dataset(tmp_path):
     one, other = (eval((tmp_path / name).read_text()) for name in "01")
     for first, second in zip(one, other):
         assert len(first) == len(second) == 500 and len({*first, *second}) == 1000
+
+
+def test_what_a_limit_has_cancelled_is_not_looked_at():
+    """The end of one task may let the limit have enough, and cancel another that has just ended."""
+    gone, looked = set(), []
+    execution = Execution.__new__(Execution)
+    execution._actors, execution._running = {}, {1: None, 2: None}
+    execution._machine = types.SimpleNamespace(runs=lambda number: number not in gone)
+
+    def look_at(number):
+        looked.append(number)
+        gone.add(2)
+        return True
+
+    execution._look_at = look_at
+    assert execution._poll() and looked == [1]

@@ -199,6 +199,14 @@ def test_long_tensors_are_keys_of_their_own():
     assert sorted(row["n"] for row in groups.take_all()) == [1, 2]
 
 
+def test_dictionaries_that_are_no_categories_of_pandas_become_some():
+    for words, values in ((["a", "a", "b"], ["a", "a", "b"]), (["a", None], ["a", None])):
+        column = pa.DictionaryArray.from_arrays(list(range(len(words))), words)
+        frame = data.from_arrow(pa.table({"w": column})).to_pandas()
+        assert [None if one != one else one for one in frame["w"]] == values
+        assert frame["w"].cat.categories.is_unique
+
+
 def test_intervals_are_groups_of_map_groups_alone():
     spans = pa.array([pa.MonthDayNano([1, 2, 3]), None, pa.MonthDayNano([1, 2, 3])])
     rows = data.from_arrow([pa.table({"k": spans.slice(n, 1), "a": [n]}) for n in range(3)])

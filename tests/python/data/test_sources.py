@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
 import pyarrow as pa  # noqa: E402
+import pyarrow.csv as pc  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
-from sheaf import cloudpickle  # noqa: E402
+from sheaf import cloudpickle, data  # noqa: E402
 from sheaf.data import block  # noqa: E402
 from sheaf.data.columns import column_to_numpy  # noqa: E402
 from sheaf.data.datasource.foreign import HuggingFaceDatasource, TorchDatasource  # noqa: E402
@@ -115,3 +116,31 @@ def test_tensors_of_users():
     made = ArrowTensorArray.from_numpy(np.ones((3, 2, 2)))
     assert len(made) == 3 and column_to_numpy(made).shape == (3, 2, 2)
     assert len(ArrowTensorArray.from_numpy([np.ones(1), np.ones(2)])) == 2
+
+
+@pytest.mark.parametrize("read", [data.read_parquet, data.read_csv], ids=lambda f: f.__name__)
+def test_files_come_in_another_order_at_each_run(node, tmp_path, read):
+    for n in range(12):
+        table = pa.table({"i": [n]})
+        if read is data.read_csv:
+            pc.write_csv(table, tmp_path / f"{n:02}.csv")
+        else:
+            pq.write_table(table, tmp_path / f"{n:02}.parquet")
+
+    def orders(shuffle):
+        rows = read(str(tmp_path), shuffle=shuffle, override_num_blocks=3)
+        assert len(rows.input_files()) == 12
+        return [[row["i"] for row in rows.take_all()] for _ in range(3)]
+
+    each = [orders("files"), orders(data.FileShuffleConfig(seed=5))]
+    for first, second, third in each:
+        assert first != second != third != first
+        assert sorted(first) == sorted(second) == sorted(third) == list(range(12))
+    assert each[0] != orders("files") and each[1] == orders(data.FileShuffleConfig(seed=5))
+    same = orders(data.FileShuffleConfig(seed=5, reseed_after_execution=False))
+    assert same[0] == same[1] == same[2] != list(range(12))
+    assert orders(None) == [list(range(12))] * 3
+    few = read(str(tmp_path), shuffle="files").limit(3)
+    assert len({tuple(row["i"] for row in few.take_all()) for _ in range(5)}) > 1
+    with pytest.raises(ValueError, match="shuffle='rows': want None, 'files' or"):
+        read(str(tmp_path), shuffle="rows")

@@ -4,6 +4,7 @@ new, and nothing beside it."""
 
 import os
 import pathlib
+import random
 import subprocess
 import sys
 
@@ -277,3 +278,24 @@ def test_a_disk_that_is_full_while_files_are_written(tmp_path):
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.stdout.split() == ["True", "True"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_files_have_so_many_rows_at_least(tmp_path, seed):
+    rng = random.Random(seed)
+    rows, least = rng.choice([2, 100, 333]), rng.choice([1, 7, 30, 60, 500])
+    whole = data.range(rows, override_num_blocks=rng.choice([1, 4, 9]))
+    for name, source in {
+        "plain": whole,
+        "filtered": whole.filter(lambda row: row["id"] % 3 > 0),
+        "csv": whole,
+    }.items():
+        folder = str(tmp_path / name)
+        if name == "csv":
+            source.write_csv(folder + "0")
+            source = data.read_csv(folder + "0")
+        source.write_parquet(folder, min_rows_per_file=least)
+        sizes = [pq.read_metadata(path).num_rows for path in sorted(pathlib.Path(folder).iterdir())]
+        assert sum(size < least for size in sizes) <= 1, sizes  # What is left at the end.
+        found = sorted(row["id"] for row in data.read_parquet(folder).take_all())
+        assert found == sorted(row["id"] for row in source.take_all())

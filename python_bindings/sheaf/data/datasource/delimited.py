@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from sheaf.data.block import rows_to_table
 from sheaf.data.datasource.file_based import FileBasedDatasource
+from sheaf.data.datasource.moments import with_moments
 from sheaf.data.datasource.pieces import Piece
 from sheaf.data.errors import FileFormatError
 
@@ -191,12 +192,17 @@ class JSONDatasource(FileBasedDatasource):
         text = _decoded(data, path)
         if not data.lstrip().startswith(b"["):
             try:
-                yield arrow_json.read_json(io.BytesIO(data), **args)
+                yield self._typed(arrow_json.read_json(io.BytesIO(data), **args))
                 return
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 pass  # One document of several lines, values of several types, or no JSON.
         for part in _in_parts(_json_rows(text, path)):
             yield rows_to_table(part)
+
+    def _typed(self, table: Any) -> Any:
+        """The table with moments, unless the user says which types columns have."""
+        own = self._args.get("parse_options")
+        return table if own is not None and own.explicit_schema else with_moments(table)
 
     def _beginning(self, file: Any) -> Any:
         """The schema of the first lines, by which all pieces are read; None where lines are not
@@ -208,7 +214,7 @@ class JSONDatasource(FileBasedDatasource):
         if not lines.lstrip().startswith(b"{"):
             return None
         json.loads(lines.lstrip().partition(b"\n")[0])  # ValueError: one object on many lines.
-        schema = arrow_json.read_json(io.BytesIO(lines), **self._args).schema
+        schema = self._typed(arrow_json.read_json(io.BytesIO(lines), **self._args)).schema
         return None if any(map(_has_time, schema)) else schema
 
     def _read_lines(self, lines: Any, unit: Piece) -> Iterator[Any]:

@@ -33,7 +33,7 @@ class FileShuffleConfig:
     """Files are read in random order.
 
     Attributes:
-        seed: the same gives the same order; None: another at each run.
+        seed: the same gives the same orders; None: another at each run.
         reseed_after_execution: whether each run of a dataset has another order, which follows from
             `seed` and the number of the run.
     """
@@ -55,6 +55,41 @@ class FileShuffleConfig:
         return hash((self.seed, execution_idx))
 
 
+class FileOrder:
+    """The order of files in each run of one source and of what is made of it.
+
+    Args:
+        shuffle: "files" or a FileShuffleConfig; None: they keep their order.
+
+    Raises:
+        ValueError: it is something else.
+    """
+
+    def __init__(self, shuffle: Any) -> None:
+        if not (shuffle is None or shuffle == "files" or isinstance(shuffle, FileShuffleConfig)):
+            raise ValueError(f"shuffle={shuffle!r}: want None, 'files' or a FileShuffleConfig")
+        self._config = FileShuffleConfig() if shuffle == "files" else shuffle
+        self._runs = 0
+
+    def __bool__(self) -> bool:
+        return self._config is not None
+
+    def next(self, files: Sequence[Any]) -> list[Any]:
+        """The files in the order of the next run.
+
+        Args:
+            files: all, in the same order at each call.
+
+        Returns:
+            The list.
+        """
+        files = list(files)
+        if self._config is not None:
+            random.Random(self._config.get_seed(self._runs)).shuffle(files)
+            self._runs += 1
+        return files
+
+
 def find_files(
     paths: Any,
     filesystem: Any,
@@ -62,7 +97,6 @@ def find_files(
     extensions: Sequence[str] | None = None,
     partition_filter: PathPartitionFilter | None = None,
     ignore_missing_paths: bool = False,
-    shuffle: Any = None,
 ) -> tuple[Any, list[filesystems.FileInfo]]:
     """The file system, as one of pyarrow's, and the files to read, in the order in which they are.
 
@@ -72,7 +106,6 @@ def find_files(
         extensions: that files found in folders must have, "csv"; None: any.
         partition_filter: chooses files.
         ignore_missing_paths: leaves out paths that do not exist.
-        shuffle: "files", a FileShuffleConfig, or None.
 
     Returns:
         Both.
@@ -80,8 +113,6 @@ def find_files(
     Raises:
         ValueError: there is no file to read.
     """
-    if not (shuffle is None or shuffle == "files" or isinstance(shuffle, FileShuffleConfig)):
-        raise ValueError(f"shuffle={shuffle!r}: want None, 'files' or a FileShuffleConfig")
     system, plain = filesystems.resolve(paths, filesystem)
     found = list(filesystems.list_files(system, plain, ignore_missing_paths))
     named = set(plain)
@@ -95,9 +126,6 @@ def find_files(
     if not kept and not ignore_missing_paths:
         why = f", and none of {len(found)} files ends in {', '.join(wanted)}" if found else ""
         raise ValueError(f"no files to read in {plain[:5]}{why if wanted else ''}")
-    if shuffle is not None:
-        config = shuffle if isinstance(shuffle, FileShuffleConfig) else FileShuffleConfig()
-        random.Random(config.get_seed()).shuffle(kept)
     return system, kept
 
 
@@ -114,7 +142,8 @@ class FileBasedDatasource(Datasource):
         partition_filter: chooses files by their paths.
         partitioning: values in paths that become columns.
         ignore_missing_paths: files that do not exist, or vanish before they are read, are left out.
-        shuffle: "files" or a FileShuffleConfig: files are read in random order.
+        shuffle: "files" or a FileShuffleConfig: files are read in random order, another at each
+            run.
         include_paths: adds a column "path".
         file_extensions: only files that end in one of these are read.
     """
@@ -137,6 +166,7 @@ class FileBasedDatasource(Datasource):
         include_paths: bool = False,
         file_extensions: Sequence[str] | None = None,
     ):
+        self._order = FileOrder(shuffle)
         extensions = file_extensions if file_extensions is not None else self._FILE_EXTENSIONS
         self._filesystem, self._files = find_files(
             paths,
@@ -144,7 +174,6 @@ class FileBasedDatasource(Datasource):
             extensions=[extensions] if isinstance(extensions, str) else extensions,
             partition_filter=partition_filter,
             ignore_missing_paths=ignore_missing_paths,
-            shuffle=shuffle,
         )
         self._schema = schema
         self._open_stream_args = dict(open_stream_args or {})
@@ -168,7 +197,7 @@ class FileBasedDatasource(Datasource):
         return None
 
     def input_files(self) -> list[str]:
-        """Returns the paths of all files, in the order in which they are read."""
+        """Returns the paths of all files, in the order in which they lie."""
         return [info.path for info in self._files]
 
     def estimate_inmemory_data_size(self) -> int | None:
@@ -197,7 +226,7 @@ class FileBasedDatasource(Datasource):
         each = self._rows_per_file()
         reader = copy.copy(self)  # Goes with every task, so without the list of all files.
         reader._files = []
-        units = self._pieces()
+        units = self._pieces(self._order.next(self._files))
         for part in balanced([unit.size or 0 for unit in units], parallelism):
             own = units[part.start : part.stop]
             files = list(dict.fromkeys(unit.path for unit in own))
@@ -224,9 +253,9 @@ class FileBasedDatasource(Datasource):
         """
         return None
 
-    def _pieces(self) -> list[Piece | filesystems.FileInfo]:
+    def _pieces(self, files: Sequence[filesystems.FileInfo]) -> list[Piece | filesystems.FileInfo]:
         """Files, those that are read in pieces as these."""
-        large = [info for info in self._files if (info.size or 0) > PIECE_BYTES]
+        large = [info for info in files if (info.size or 0) > PIECE_BYTES]
         if type(self)._beginning is FileBasedDatasource._beginning or self._open_stream_args:
             large = []
         known: dict[str, Any] = {}
@@ -234,7 +263,7 @@ class FileBasedDatasource(Datasource):
             with concurrent.futures.ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
                 known = dict(zip((info.path for info in large), pool.map(self._known, large)))
         units: list[Piece | filesystems.FileInfo] = []
-        for info in self._files:
+        for info in files:
             if known.get(info.path) is None:
                 units.append(info)
             else:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sheaf.data.block import BlockAccessor, slice_rows, table_to_rows
+from sheaf.data.block import BlockAccessor, concat, slice_rows, table_to_rows
 from sheaf.data.datasource import filesystems
 from sheaf.data.datasource.datasink import Datasink, SaveMode, WriteResult
 from sheaf.data.datasource.filename_provider import FilenameProvider
@@ -125,9 +125,14 @@ class FileDatasink(Datasink):
                 posixpath.join(staging.folder, self._attempt), recursive=False
             )
         written: list[tuple[str, str]] = []
-        for index, table in enumerate(block for block in blocks if block.num_rows):
+        there = (block for block in blocks if block.num_rows)
+        for index, table in enumerate(self._together(there)):
             self.write_block(BlockAccessor.for_block(table), index, ctx, written)
         return written
+
+    def _together(self, blocks: Iterable[Any]) -> Iterable[Any]:
+        """The blocks of which each becomes a file."""
+        return blocks
 
     def write_block(
         self,
@@ -280,6 +285,24 @@ class BlockBasedFileDatasink(FileDatasink):
             )
         super().__init__(path, **file_datasink_kwargs)
         self._min_rows, self._max_rows = min_rows_per_file, max_rows_per_file
+
+    def _together(self, blocks: Iterable[Any]) -> Iterable[Any]:
+        """The blocks, put together until each has min_rows_per_file; what is left at the end goes
+        with the last."""
+        least = self._min_rows
+        if least is None:
+            yield from blocks
+            return
+        ready: list[Any] = []
+        more: list[Any] = []
+        for table in blocks:
+            more.append(table)
+            if sum(one.num_rows for one in more) >= least:
+                if ready:
+                    yield concat(ready)
+                ready, more = more, []
+        if ready or more:
+            yield concat([*ready, *more])
 
     @property
     def min_rows_per_write(self) -> int | None:

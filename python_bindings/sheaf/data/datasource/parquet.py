@@ -19,7 +19,7 @@ from sheaf.data import arrow_types
 from sheaf.data.block import BlockMetadata, empty_rows
 from sheaf.data.datasource import filesystems
 from sheaf.data.datasource.datasource import Datasource, ReadTask, balanced
-from sheaf.data.datasource.file_based import find_files
+from sheaf.data.datasource.file_based import FileOrder, find_files
 from sheaf.data.datasource.partitioning import Partitioning, PathPartitionFilter, with_constants
 from sheaf.data.datasource.row_groups import matching, of_footer
 from sheaf.data.errors import FileFormatError
@@ -69,13 +69,13 @@ class ParquetDatasource(Datasource):
         file_extensions: Sequence[str] | None = ("parquet",),
         ignore_missing_paths: bool = False,
     ):
+        self._order = FileOrder(shuffle)
         self._filesystem, files = find_files(
             paths,
             filesystem,
             extensions=file_extensions,
             partition_filter=partition_filter,
             ignore_missing_paths=ignore_missing_paths,
-            shuffle=shuffle,
         )
         self._batch_size = (to_batch_kwargs or {}).get("batch_size")
         self._ignore_missing_paths = ignore_missing_paths
@@ -263,7 +263,8 @@ class ParquetDatasource(Datasource):
 
     def with_row_limit(self, rows: int) -> ParquetDatasource:
         """The same files up to the row group that has the last of these rows; all where rows are
-        filtered, of which only reading tells how many are left.
+        filtered, of which only reading tells how many are left, or come in
+        another order at each run.
 
         Args:
             rows: how many.
@@ -271,7 +272,7 @@ class ParquetDatasource(Datasource):
         Returns:
             Another source.
         """
-        if self._filter is not None:
+        if self._filter is not None or self._order:
             return self._changed(_row_limit=rows)
         ends = list(itertools.accumulate(group.rows for group in self._groups))
         return self._changed(
@@ -291,10 +292,12 @@ class ParquetDatasource(Datasource):
         Returns:
             The tasks.
         """
-        sizes, schema = self._sizes, self.schema()
-        tasks = []
+        schema, tasks = self.schema(), []
+        places = {path: at for at, path in enumerate(self._order.next(list(self._constants)))}
+        order = sorted(range(len(self._groups)), key=lambda n: places[self._groups[n].path])
+        every, sizes = [self._groups[n] for n in order], [self._sizes[n] for n in order]
         for part in balanced(sizes, parallelism) or [range(0)]:  # One gives the schema at least.
-            groups = self._groups[part.start : part.stop]
+            groups = every[part.start : part.stop]
             size = sum(sizes[part.start : part.stop])
             rows = sum(group.rows for group in groups)
             files = list(dict.fromkeys(group.path for group in groups))

@@ -168,7 +168,8 @@ class Changes:
 
         Args:
             col: its name.
-            fn: takes a batch and returns the column, or one value for all rows.
+            fn: takes a batch and returns the column, with a value for each row, or one value,
+                in no list, for all rows.
             batch_format: of the batch.
             **options: as of map.
 

@@ -215,7 +215,7 @@ def _map_batches(
             yield last[0]
 
     def first_row(table: Any) -> Any:
-        return next(blocks.table_to_rows(blocks.slice_rows(table, 0, 1)), None)
+        return next(blocks.table_to_rows(blocks.slice_rows(table, 0, 1), exact=False), None)
 
     for result in results(made, remembered(), name, first_row):
         several = (

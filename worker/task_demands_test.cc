@@ -30,6 +30,8 @@ SCENARIO("the raylet hears how many tasks are left, and of which function, a few
     f.Reply(f.TakePush(), "1", ReplyStatus::kDone, 2 * kMillisecond);
   for (int i = 0; i < 20; ++i) results.push_back(f.Submit(slow));
   f.clock.Advance(TaskSubmitter::kSettle);
+  CHECK(told().back().wanted() == 32);  // A step, which stays while more may come.
+  f.clock.Advance(TaskSubmitter::kQuiet);
   proto::LeaseDemand last = told().back();
   CHECK(last.wanted() == 20);  // One of them runs.
   CHECK(last.backlog() == 19);
@@ -43,6 +45,25 @@ SCENARIO("the raylet hears how many tasks are left, and of which function, a few
   CHECK_FALSE(then[0].has_spec());
   f.clock.Advance(TaskSubmitter::kSettle);
   CHECK(told().empty());
+}
+
+SCENARIO("a queue that is refilled all the time is asked for in one step, not up and down") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  std::vector<ObjectHandle> results;
+  for (int i = 0; i < 20; ++i) results.push_back(f.Submit(square));
+  f.Grant();
+  f.Reply(f.TakePush(), "1");
+  size_t messages = 0;
+  for (int i = 0; i < 200; ++i) {
+    f.Reply(f.TakePush(), "1", ReplyStatus::kDone, 20 * kMillisecond);
+    f.clock.Advance(20 * kMillisecond);
+    results.push_back(f.Submit(square));
+    f.owner.Tick();
+    for (; f.transport.Count(FrameKind::kLeaseDemand) > 0; ++messages)
+      f.transport.Take(FrameKind::kLeaseDemand);
+  }
+  CHECK(messages <= 10);  // In four seconds.
 }
 
 }  // namespace sheaf

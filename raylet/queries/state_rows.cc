@@ -122,7 +122,7 @@ void StateRows::FillStatus(StateAsked& asked) const {
     proto::DemandRow& row = *answer.add_demand();
     pending.spec->resources.ToMap(*row.mutable_resources()->mutable_amounts());
     row.set_count(pending.missing);
-    row.set_words(NamedReasonOf(pending));
+    if (answer.demand_size() <= kMaxReasons) row.set_words(NamedReasonOf(pending));
     budget.Count(row);
   }
   FillStore(asked);

@@ -255,6 +255,24 @@ SCENARIO("what an owner of another node returns unused is not granted to it agai
   }
 }
 
+SCENARIO("what needs nothing and comes back drains there, though the GCS has not told") {
+  Node home("CPU:1");
+  home.AddNode(2, "CPU:2");
+  home.AddNode(3, "CPU:2");
+  home.view.here().draining = true;
+  home.queue.OnDemand(kA, Wants(1, "", 1), home.now);
+  auto actions = home.Take();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].node == 2);
+  home.queue.OnGivenBack(kA, 1, 2, 1, 0, home.now);
+  for (const LeaseAction& action : home.Take()) actions.push_back(action);
+  REQUIRE(actions.size() == 3);
+  CHECK(actions[1].node == 2);
+  CHECK(actions[1].wanted == 0);
+  CHECK(actions[2].node == 3);
+  CHECK(actions[2].wanted == 1);
+}
+
 SCENARIO("leases that are returned from many nodes at once bring no new ones") {
   Node home("CPU:1");
   home.AddNode(2, "CPU:2");

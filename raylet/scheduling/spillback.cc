@@ -69,9 +69,13 @@ bool Spillback::OnGivenBack(Demand& demand, NodeNumber node, uint32_t hops, uint
   const auto at_node = view_.nodes.find(node);
   if (demand.missing() > 0 && demand.cls->capacity->is_node() && at_node != view_.nodes.end()) {
     Resources& available = at_node->second.available;  // It came back for want of room.
+    bool needs_something = false;
     demand.spec->resources.ForEach([&](std::string_view name, Amount amount) {
       available.Set(name, std::min(available.Get(name), amount - 1));
+      needs_something = true;
     });
+    // There is always room for what needs none: the node drains, of which the GCS has not told yet.
+    if (!needs_something) at_node->second.draining = true;
   }
   return true;
 }

@@ -42,7 +42,10 @@ void TaskSubmitter::UpdateDemand(LeaseKey& key) {
   if (!key.queue.empty()) {
     const size_t needed = held + key.queue.size;
     wanted = key.wanted_sent;
-    if (wanted < needed) wanted = std::min(std::bit_ceil(needed), kMostWanted);
+    if (wanted < needed) {
+      wanted = std::min(std::bit_ceil(needed), kMostWanted);
+      key.rose = true;
+    }
   } else if (key.wanted_sent <= held) {
     return;
   }
@@ -59,6 +62,7 @@ void TaskSubmitter::UpdateDemand(LeaseKey& key) {
 Nanos TaskSubmitter::Settle(Nanos now) {
   if (now < settle_at_) return settling_.empty() ? kForever : settle_at_;
   settle_at_ = now + kSettle;
+  Nanos next = kForever;  // A queue gets shorter as tasks are pushed, behind which there are ticks.
   std::erase_if(settling_, [&](uint64_t number) {
     const auto found = by_number_.find(number);
     if (found == by_number_.end()) return true;
@@ -68,11 +72,16 @@ Nanos TaskSubmitter::Settle(Nanos now) {
       return true;
     }
     const size_t exact = std::min<size_t>(key.leases.size() + key.queue.size, kMostWanted);
-    if (exact != key.wanted_sent || key.queue.first->spec->spec.lease().name() != key.spec.name())
-      SendDemand(key, exact);
+    if (std::exchange(key.rose, false)) key.rose_at = now;
+    const Nanos quiet_at = Deadline(key.rose_at, kQuiet);
+    const bool stays = exact < key.wanted_sent && 2 * exact >= key.wanted_sent && now < quiet_at;
+    if (stays) next = std::min(next, quiet_at);
+    const size_t wanted = stays ? key.wanted_sent : exact;
+    if (wanted != key.wanted_sent || key.queue.first->spec->spec.lease().name() != key.spec.name())
+      SendDemand(key, wanted);
     return false;
   });
-  return kForever;  // A queue gets shorter as tasks are pushed, behind which there are ticks.
+  return next;
 }
 
 void TaskSubmitter::SendDemand(LeaseKey& key, size_t wanted) {

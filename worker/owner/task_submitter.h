@@ -42,6 +42,8 @@ struct LeaseKey {
   proto::LeaseSpec spec;   // Named as the task that waited first when the raylet heard of it last.
   bool announced = false;  // The raylet has the spec.
   bool settles = false;    // In `settling_`.
+  bool rose = false;       // What is wanted, since Settle looked last; then `rose_at` is when.
+  Nanos rose_at = 0;
   TaskList queue;
   std::vector<std::unique_ptr<OwnedLease>> leases;
   uint32_t wanted_sent = 0;
@@ -58,6 +60,9 @@ class TaskSubmitter final : public TaskDispatcher {
   static constexpr Nanos kLongTask = 5 * kMillisecond;
   // So often the raylet hears how many tasks are left in a queue that gets shorter.
   static constexpr Nanos kSettle = 100 * kMillisecond;
+  // And somewhat fewer only when for so long no more were wanted: a queue that is refilled all the
+  // time is asked for in one step, not up and down.
+  static constexpr Nanos kQuiet = kSecond;
   // A worker that returns nothing, as its lease had not begun there, is asked again.
   static constexpr Nanos kAskBackAgain = 50 * kMillisecond;
   static constexpr size_t kMaxDepth = 1000;

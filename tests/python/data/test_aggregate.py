@@ -134,6 +134,15 @@ def test_decimals_zeros_and_dictionaries():
     assert list(counted.values()) == [[0.0, 1.0], {"values": ["a", "b"], "counts": [2, 1]}]
 
 
+def test_views_of_text():
+    table = pa.table({"k": [1, 1, 2], "v": pa.array(["a", None, "b"], pa.string_view())})
+    found = run(["k"], agg.AsList("v"), agg.Max("v"), agg.CountDistinct("v"), table=table)
+    assert [tuple(row.values()) for row in found.to_pylist()] == [
+        (1, ["a", None], "a", 1),
+        (2, ["b"], "b", 1),
+    ]
+
+
 def test_lists_and_values():
     table = pa.table({"k": [1, 2, 1, 1, 2, 1], "v": ["a", "b", "a", None, "c", "d"]})
     found = run(

@@ -207,6 +207,22 @@ def test_dictionaries_that_are_no_categories_of_pandas_become_some():
         assert frame["w"].cat.categories.is_unique
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+def test_views_and_runs_go_through_all_exchanges(parts):
+    words = pa.array(["b", "a", "b", None], pa.string_view())
+    runs = pa.RunEndEncodedArray.from_arrays([2, 4], [7, 8])
+    rows = data.from_arrow(pa.table({"w": words, "r": runs, "n": range(4)}))
+    groups = rows.groupby("w", num_partitions=parts).map_groups(lambda g: {"n": [sorted(g["n"])]})
+    assert sorted(row["n"] for row in groups.take_all()) == [[0, 2], [1], [3]]
+    sums = rows.groupby("r", num_partitions=parts).sum("n").take_all()
+    assert sorted((row["r"], row["sum(n)"]) for row in sums) == [(7, 1), (8, 5)]
+    for key in ("w", "n"):
+        joined = rows.join(rows, "inner", parts, on=key, right_suffix="_")
+        assert joined.count() == {"w": 5, "n": 4}[key]
+    assert [row["n"] for row in rows.sort(["w", "n"]).take_all()] == [1, 0, 2, 3]
+    assert [row["n"] for row in rows.random_shuffle(seed=1).sort("n").take_all()] == [0, 1, 2, 3]
+
+
 def test_intervals_are_groups_of_map_groups_alone():
     spans = pa.array([pa.MonthDayNano([1, 2, 3]), None, pa.MonthDayNano([1, 2, 3])])
     rows = data.from_arrow([pa.table({"k": spans.slice(n, 1), "a": [n]}) for n in range(3)])

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sheaf.data.aggregates.keys import is_opaque, key
+from sheaf.data.aggregates.keys import is_opaque, key, movable
 from sheaf.data.errors import BatchError
 
 
@@ -22,7 +22,7 @@ class Groups:
     """Rows of a table by their keys."""
 
     def __init__(self, table: Any, keys: Sequence[str]):
-        self.table = table
+        self.table = table = movable(table)
         if keys:
             self._find(table, keys)
             return

@@ -40,6 +40,22 @@ def comparable(column: Any) -> Any:
     return column
 
 
+def movable(table: Any) -> Any:
+    """A table without views of text and runs, of which neither the kernels nor pyarrow take rows.
+
+    Args:
+        table: a pa.Table.
+
+    Returns:
+        The pa.Table, with text and values instead; the same where it has none.
+    """
+    tests = (pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_run_end_encoded)
+    for place, field in enumerate(table.schema):
+        if any(is_one(field.type) for is_one in tests):
+            table = table.set_column(place, field.name, comparable(table.column(place)))
+    return table
+
+
 def key(column: Any) -> Any:
     """The column as one of a key: comparable, and -0.0 is 0.0.
 

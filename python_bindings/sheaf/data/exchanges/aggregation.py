@@ -115,6 +115,7 @@ def groups_of(table: Any, keys: Sequence[str]) -> Iterator[Any]:
     if not keys:
         yield table
         return
+    table = of_keys.movable(table)
     codes = np.zeros(table.num_rows, np.int64)
     for key in keys:
         coded = _codes(table.column(key))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sheaf.data import block as blocks
-from sheaf.data.aggregates.keys import is_opaque, key, to_floats
+from sheaf.data.aggregates.keys import is_opaque, key, movable, to_floats
 from sheaf.data.errors import BatchError, SchemaMismatchError
 from sheaf.data.exchanges import partition as rows_to
 from sheaf.data.exchanges.exchange import Method
@@ -104,7 +104,7 @@ class Join(Method):
             kind if kind == right.schema.field(other).type else None
             for kind, other in zip((left.schema.field(key).type for key in self.left), self.right)
         ]
-        left, right = self._same_keys(left, right)
+        left, right = self._same_keys(movable(left), movable(right))
         # All columns have numbers for names, so that none are lost where names clash.
         keys = (_numbers(left, self.left, "l"), _numbers(right, self.right, "r"))
         carried = [_Carried(left, keys[0], "l"), _Carried(right, keys[1], "r")]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import sheaf
 import sheaf.arrow
 from sheaf.data import block as blocks
-from sheaf.data.aggregates.keys import comparable, to_hash
+from sheaf.data.aggregates.keys import comparable, movable, to_hash
 from sheaf.data.columns import values_of
 from sheaf.util.parts import Parts, get_parts
 
@@ -121,7 +121,7 @@ def by_hash(table: Any, keys: Sequence[str], count: int) -> tuple[Any, Borders]:
     """
     if count == 1 or not table.num_rows:
         return whole(table, count)
-    table = _plain(table)
+    table = movable(table)
     stand_ins = {key: column for key in keys if (column := to_hash(table.column(key))) is not None}
     try:
         return _partitioned(table, keys, stand_ins, n=count)
@@ -131,7 +131,7 @@ def by_hash(table: Any, keys: Sequence[str], count: int) -> tuple[Any, Borders]:
 
 def numbers(table: Any, keys: Sequence[str], count: int) -> Any:
     """Returns the partition of each row as by_hash has it, an int64 NumPy array."""
-    table = _plain(table)
+    table = movable(table)
     names = [str(number) for number in range(len(keys))]
     columns = [table.column(key) for key in keys]
     hashed = [own if (own := to_hash(column)) is not None else column for column in columns]
@@ -159,7 +159,7 @@ def by_bounds(table: Any, keys: Sequence[tuple[str, bool]], bounds: Any) -> tupl
     """
     if not bounds.num_rows or not table.num_rows:
         return whole(table, bounds.num_rows + 1)
-    table = _plain(table)
+    table = movable(table)
     names = [name for name, _ in keys]
     bounds = pa.table([comparable(column) for column in bounds.columns], bounds.column_names)
     casts = {
@@ -178,7 +178,7 @@ def at_random(table: Any, count: int, seed: Sequence[int]) -> tuple[Any, Borders
     """Any partition for each row; the same for the same seed."""
     if count == 1 or not table.num_columns:
         return whole(table, count)
-    table = _plain(table)
+    table = movable(table)
     state = np.random.SeedSequence(seed)
     try:
         number = int(state.generate_state(1, np.uint64)[0])
@@ -225,20 +225,11 @@ def _cut(table: Any, parts: Any, count: int) -> tuple[Any, Borders]:
     return table, Borders(offsets, (np.diff(offsets) * per_row).astype(np.int64))
 
 
-def _plain(table: Any) -> Any:
-    """Without views of text and runs, which neither the kernels nor pyarrow take rows of."""
-    tests = (pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_run_end_encoded)
-    for place, field in enumerate(table.schema):
-        if any(is_one(field.type) for is_one in tests):
-            table = table.set_column(place, field.name, comparable(table.column(place)))
-    return table
-
-
 def take(table: Any, indices: Any) -> Any:
     """Rows of a table by a pa.Array or NumPy array of their numbers."""
     if not table.num_columns:
         return blocks.empty_rows(len(indices))
-    table = _plain(table)
+    table = movable(table)
     try:
         made = pa.table(sheaf.arrow.gather(_numbered(table), indices))
         return made.rename_columns(table.column_names)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sheaf.data import block as blocks
+from sheaf.data.aggregates.keys import movable
 from sheaf.data.exchanges import partition as rows_to
 from sheaf.data.exchanges.exchange import Method
 from sheaf.data.exchanges.partition import Borders
@@ -102,7 +103,7 @@ class Sort(Method):
         """Keys of some rows, and how many rows there are, beside a table without rows."""
         (table,) = given
         names = self._checked(table)
-        keys = table.select(names)
+        keys = movable(table.select(names))
         if table.num_rows > _SAMPLES:
             random = np.random.default_rng([table.num_rows, TaskContext.current().task_idx])
             chosen = np.sort(random.choice(table.num_rows, _SAMPLES, replace=False))

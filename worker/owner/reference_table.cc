@@ -317,13 +317,6 @@ std::vector<ObjectEntry*> ReferenceTable::IncomingAll(std::span<const NestedRefe
   return out;
 }
 
-bool ReferenceTable::AllRegistered(std::span<ObjectEntry* const> entries) const {
-  for (const ObjectEntry* entry : entries) {
-    if (!entry->owned && !entry->registered) return false;
-  }
-  return true;
-}
-
 void ReferenceTable::AfterRegistered(std::span<ObjectEntry* const> entries,
                                      std::function<void()> done) {
   std::shared_ptr<std::function<void()>> waiter;

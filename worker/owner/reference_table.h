@@ -134,7 +134,6 @@ class ReferenceTable {
 
   // Runs `done` once the owners of all these know that this node holds them (at once if they do).
   void AfterRegistered(std::span<ObjectEntry* const> entries, std::function<void()> done);
-  bool AllRegistered(std::span<ObjectEntry* const> entries) const;
 
   // Frees some of what nothing holds any more; true: there is more. The lineage of freed objects is
   // handed to `release_task`.

@@ -2,7 +2,7 @@
 """Programs about ray.data in which Sheaf answers otherwise and is meant to: of differences.py."""
 
 # Bugs: they differ, and are not mended yet.
-OPEN = {"data_types.dictionaries_of_arrow", "data_types.extension_arrays"}
+OPEN = {"data_types.dictionaries_of_arrow"}
 
 # (why, what Sheaf says)
 KNOWN: dict[str, tuple[str, list[str]]] = {

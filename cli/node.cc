@@ -230,13 +230,10 @@ class Node {
         });
       });
     };
-    // A head hears of a GCS elsewhere, too: when its own term is over.
     events.on_refused = [this](const absl::Status& why) {
-      if (joining_ != nullptr) raylet_->RefuseRegistration(joining_->Refused(why));
+      raylet_->RefuseRegistration(joining_->Refused(why));
     };
-    events.on_unreachable = [this](std::string why) {
-      if (joining_ != nullptr) joining_->OnUnreachable(std::move(why));
-    };
+    events.on_unreachable = [this](std::string why) { joining_->OnUnreachable(std::move(why)); };
     events.on_deposed = [this](absl::Status why) {
       gcs_child_->Silence();
       RequestStop(std::string(why.message()));

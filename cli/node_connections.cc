@@ -107,6 +107,7 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
                                                                         const std::string& own_host,
                                                                         ConnectionEvents events) {
   std::unique_ptr<NodeConnections> made(new NodeConnections(std::move(events)));
+  made->hosts_gcs_ = flags.join.empty();
   LinksOptions options;
   SHEAF_ASSIGN_OR_RETURN(options.credentials, LoadCredentials(flags, settings));
   options.version = std::string(kSheafVersion);
@@ -120,12 +121,14 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
         up ? " is up" : " is down: ", std::string(reason.message()));
     if (peer.node != 0 && peer != kGcs) node->OnNodeLink(peer.node, up);
     if (peer == kGcs) node->OnGcsLink(up);
-    const bool refused = absl::IsUnauthenticated(reason) || absl::IsFailedPrecondition(reason);
-    if (!up && peer == kGcs && refused) node->events_.on_refused(reason);
-    if (!up && peer == kGcs && !refused) {
-      node->events_.on_unreachable(std::string(reason.message()));
+    if (up) return;
+    if (node->hosts_gcs_) {  // It hears of a GCS elsewhere, too: when its own term is over.
+      if (absl::IsAborted(reason)) node->events_.on_deposed(reason);
+    } else if (peer == kGcs) {
+      const bool refused = absl::IsUnauthenticated(reason) || absl::IsFailedPrecondition(reason);
+      refused ? node->events_.on_refused(reason)
+              : node->events_.on_unreachable(std::string(reason.message()));
     }
-    if (!up && node->hosts_gcs_ && absl::IsAborted(reason)) node->events_.on_deposed(reason);
   };
   std::string on_any_port;
   const std::string host = flags.host.empty() ? "127.0.0.1" : flags.host;
@@ -155,7 +158,6 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
                                            });
   }
   if (listen) made->address_ = made->links_->address();
-  made->hosts_gcs_ = flags.join.empty();
   if (!flags.join.empty()) made->links_->SetAddress(kGcs, flags.join);
   return made;
 }

@@ -216,7 +216,7 @@ def _arrow(table: Any) -> Any:
         import pyarrow as pa
 
         with pa.ipc.open_stream(table) as reader:
-            return reader.read_all()
+            return blocks.batch_to_table(reader.read_all())
     return blocks.batch_to_table(table)
 
 

@@ -135,8 +135,19 @@ def batch_to_table(batch: Any) -> Any:
         The pa.Table.
 
     Raises:
-        BatchError: it is something else, or its columns have several lengths.
+        BatchError: it is something else, its columns have several lengths, or two of them one name.
     """
+    table = _as_table(batch)
+    names = table.column_names
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BatchError(
+            f"column '{twice}' is there {names.count(twice)} times: rename all but one"
+        )
+    return table
+
+
+def _as_table(batch: Any) -> Any:
     if isinstance(batch, pa.Table):
         return batch
     if isinstance(batch, pa.RecordBatch):

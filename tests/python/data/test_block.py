@@ -192,6 +192,16 @@ def test_what_is_no_batch_is_refused(batch, said):
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["arrow", "pandas"])
+def test_a_name_that_two_columns_have_is_refused(kind):
+    batch = pa.table([[1], [2], [3]], names=["a", "b", "a"])
+    if kind == "pandas":
+        pandas = pytest.importorskip("pandas")
+        batch = pandas.DataFrame([[1, 2, 3]], columns=["a", "b", "a"])
+    with pytest.raises(BatchError, match="column 'a' is there 2 times"):
+        block.batch_to_table(batch)
+
+
 def test_numpy_batches_are_views_of_the_block_and_read_only():
     table = pa.table({"a": np.arange(10), "t": column_of("t", np.ones((10, 2, 3)))})
     batch = block.table_to_batch(table.slice(2, 5))

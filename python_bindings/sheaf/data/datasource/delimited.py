@@ -143,7 +143,9 @@ def _csv_error(path: str, text: str) -> FileFormatError:
         return FileFormatError(
             path, f"not UTF-8 ({text}): set the encoding in pyarrow.csv.ReadOptions"
         )
-    row = re.search(r"Row #(\d+)", text)
+    row = re.search(r"Row #(\d+): ", text)
+    if row:  # Of what was read at once, perhaps not of the file: the line is said with the path.
+        text = text.replace(row[0], "", 1)
     problem = f"{text}; pyarrow.csv.ParseOptions(invalid_row_handler=...) can leave such rows out"
     return FileFormatError(path, problem, int(row[1]) if row else None)
 

@@ -18,7 +18,7 @@ from sheaf.data.block import BlockMetadata, batch_to_table
 from sheaf.data.datasource import filesystems
 from sheaf.data.datasource.datasource import Datasource, ReadTask, balanced
 from sheaf.data.datasource.partitioning import Partitioning, PathPartitionFilter, with_constants
-from sheaf.data.datasource.pieces import PIECE_BYTES, Piece, cut, is_plain, lines_of
+from sheaf.data.datasource.pieces import PIECE_BYTES, Piece, cut, is_plain, lines_before, lines_of
 from sheaf.data.errors import DataError, FileFormatError
 from sheaf.data.schema import FILE_KEY
 
@@ -325,8 +325,8 @@ class FileBasedDatasource(Datasource):
         except FileFormatError as error:
             if not unit.start or error.line is None:
                 raise
-            where = f"line {error.line} of those behind byte {unit.start}"
-            raise FileFormatError(error.path, f"{error.problem} ({where})") from error
+            line = error.line + lines_before(file, unit)
+            raise FileFormatError(error.path, error.problem, line) from error
 
     def _read_lines(self, lines: Any, unit: Piece) -> Iterator[Any]:
         """As _read_stream, of the lines of a piece."""

@@ -11,6 +11,7 @@ __all__ = ["PIECE_BYTES", "Piece", "cut", "is_plain", "lines_of"]
 
 PIECE_BYTES = 32 << 20
 _LOOK_BYTES = 64 << 10
+_COUNTED_BYTES = 16 << 20  # In which lines are counted at a time.
 _COMPRESSED = (".gz", ".bz2", ".lz4", ".zst", ".br")  # What Arrow undoes.
 
 
@@ -67,6 +68,13 @@ def lines_of(file: Any, piece: Piece) -> Any:
     begin = _line_from(file, piece.start, size)
     end = size if piece.is_last or piece.stop is None else _line_from(file, piece.stop, size)
     return file.get_stream(begin, end - begin) if begin < end else None
+
+
+def lines_before(file: Any, piece: Piece) -> int:
+    """How many lines of the file are in front of a piece's; reads them all."""
+    begin = _line_from(file, piece.start, file.size())
+    reads = range(0, begin, _COUNTED_BYTES)
+    return sum(file.read_at(min(_COUNTED_BYTES, begin - at), at).count(b"\n") for at in reads)
 
 
 def _line_from(file: Any, place: int, size: int) -> int:

@@ -2,6 +2,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstring>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,16 @@ std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle>
   return core_->Outgoing(nested);
 }
 
+namespace {
+
+bool IsInStore(const std::string& item) {
+  ReturnHead value;
+  std::memcpy(&value, item.data() + sizeof(StreamItemHead), sizeof value);
+  return value.kind == ReturnKind::kStore;
+}
+
+}  // namespace
+
 absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
                                    std::span<const ObjectHandle> nested) {
   Lock lock(*driver_);
@@ -25,9 +36,10 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
   // nothing yet.
   const absl::Status room =
       driver_->DriveUntil(lock, kForever, [&] { return core_->MayYield(call); });
-  if (!room.ok()) return room;
-  if (call.IsOver()) return absl::CancelledError("nobody wants more items");
-  core_->SendItem(call, item, nested);
+  const bool over = !room.ok() || call.IsOver();
+  // Who is not told of a value in the store frees none.
+  if (!over || IsInStore(item)) core_->SendItem(call, item, nested);
+  if (over) return room.ok() ? absl::CancelledError("nobody wants more items") : room;
   if (call.spec().max_unconsumed() <= 0 && call.spec().max_unconsumed_bytes() <= 0)
     return absl::OkStatus();
   // Here, not before the next item: that shall not be made while nobody wants it.

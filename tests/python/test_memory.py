@@ -105,6 +105,27 @@ def test_a_loop_of_tasks_keeps_the_last_array_alone():
     """)
 
 
+def test_items_of_cancelled_generators_are_freed_wherever_the_word_met_them():
+    run("""
+    import random
+    sheaf.init(num_cpus=2, object_store_memory=256 << 20)
+
+    @sheaf.remote(num_returns="streaming")
+    def items():
+        block = np.zeros(1 << 18)  # 2 MiB: storing it takes a while, in which the word may come.
+        for _ in range(50):
+            yield block
+
+    for _ in range(100):
+        stream = items.remote()
+        next(stream)
+        time.sleep(random.random() * 0.01)
+        sheaf.cancel(stream)
+        del stream
+    until(lambda: figure("sheaf_store_objects") == 0)
+    """)
+
+
 def test_values_of_a_process_have_a_budget():
     run("""
     def resident():  # Without what it has mapped of the store.

@@ -385,6 +385,11 @@ bench() {
       step "packages" ensure_packages ask
       step "configure" configure build
       step "build" build_into build sheaf synthetic_cluster
+    elif [[ $area == data ]]; then
+      step "packages" ensure_packages ask
+      step "venv" ensure_venv
+      fetch_data_packages
+      local -x PYTHONPATH=$PWD/build/data${PYTHONPATH:+:$PYTHONPATH}
     fi
     (python_package "benchmarks/bench_$area.py" "$@")
     [[ -z $record ]] || python3 tools/evidence.py bench "$area" "$record"

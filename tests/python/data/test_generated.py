@@ -88,7 +88,11 @@ STEPS = [
     lambda rows: rows.zip(rows),
     lambda rows: rows.limit(2),
     lambda rows: rows.join(
-        rows.select_columns(["k", "v"]), "left_outer", 2, ("k",), left_suffix="1"
+        rows.select_columns(["k", "v"]),
+        "left_outer",
+        2,
+        ("k",),
+        left_suffix=f"_of_{len(rows.schema().names)}",  # A suffix that no join before has used.
     ),
     lambda rows: rows.groupby("k").sum("v").rename_columns({"sum(v)": "v"}),
     lambda rows: rows.groupby("k").aggregate(Min("v", alias_name="v"), Count(), Mean("v")),

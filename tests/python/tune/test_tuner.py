@@ -407,7 +407,7 @@ def test_bundles_are_for_what_a_trial_starts(tmp_path):
     space = {"x": tune.grid_search([0, 1, 2, 3])}
     grid = fit(tune.with_resources(train, bundles), space, tmp_path)
     assert [result.metrics["v"] for result in grid] == [7] * 4
-    wait_until(lambda: sheaf.available_resources()["CPU"] == 4)
+    wait_until(lambda: sheaf.available_resources().get("CPU") == 4)
 
 
 def test_what_a_trial_prints_goes_into_files(tmp_path):

@@ -247,7 +247,9 @@ fetch_data_packages() {
   [[ -e build/data/.installed && $(<build/data/.installed) == "$wanted" ]] && return
   rm -rf build/data build/data.part
   build/venv/bin/pip install --quiet --disable-pip-version-check --retries 1 --no-deps --no-compile --target build/data.part $wanted \
-    >build/data.log 2>&1 && mv build/data.part build/data && echo "$wanted" >build/data/.installed || rm -rf build/data.part
+    >build/data.log 2>&1 || { rm -rf build/data.part && return; }
+  build/venv/bin/python -m compileall -q -j "$(jobs)" build/data.part >>build/data.log 2>&1 || true  # pip does it with one process.
+  mv build/data.part build/data && echo "$wanted" >build/data/.installed
 }
 
 # NCCL's own library, which its tests load without a GPU. 300 MB; not fatal: without it they are skipped.

@@ -1,5 +1,5 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Workers of a job that uses sheaf.data are forked with pyarrow in memory."""
+"""Workers of a job that uses sheaf.data are forked with pyarrow and sheaf.data in memory."""
 
 import subprocess
 import sys
@@ -13,14 +13,17 @@ sheaf.init(num_cpus=1, log_to_driver=False)
 
 @sheaf.remote
 def imported():
-    return [name for name in ("pyarrow", "pyarrow.compute", "pyarrow.dataset") if name in sys.modules]
+    wanted = ("pyarrow", "pyarrow.compute", "pyarrow.dataset", "sheaf.data.tasks")
+    return [name for name in wanted if name in sys.modules]
 
 print(len(sheaf.get(imported.remote())))
+sheaf.data.range(1000).map_batches(lambda batch: batch).materialize()
+print("pandas" in sys.modules)
 """
 
 
-def test_workers_need_not_import_pyarrow():
+def test_workers_need_not_import_pyarrow_nor_drivers_pandas():
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60
     )
-    assert run.stdout.strip() == "3", run.stderr
+    assert run.stdout.split() == ["4", "False"], run.stderr

@@ -165,12 +165,22 @@ class Scheduler(Flow):
             [
                 other.spec.needs
                 for other in self._downstream(state)
-                if other.works_elsewhere and not other.running and not other.actors
+                if other.works_elsewhere
+                and not other.running
+                and not other.actors
+                and not self._waits_for_all(other)
             ]
         )
         both = {name: amount + state.spec.needs.get(name, 0.0) for name, amount in beside.items()}
         # Where both do not fit in any case, they take turns.
         return {} if self.resources.short_of(both) else beside
+
+    def _waits_for_all(self, state: State) -> bool:
+        """Whether `state` has nothing to do before the tasks upstream have ended, or are stopped
+        for a merge."""
+        if state.spec.merge is not None:
+            return not state.has_work
+        return self._behind_barrier(state)
 
     def _is_in_the_way(self, holder: State) -> bool:
         """Whether the most downstream operator with work lacks resources that others hold, which

@@ -196,7 +196,7 @@ std::optional<WorkerStart>& Started() {
 // False: no raylet started this process. A template stays inside and returns in its forks only.
 bool EnterWorker() {
   Started() = EnterAsWorker([] {
-    const nb::object child = nb::module_::import_("os").attr("fork")();
+    const nb::object child = nb::module_::import_("sheaf._internal.preloading").attr("fork")();
     return nb::cast<pid_t>(child);
   });
   return Started().has_value();

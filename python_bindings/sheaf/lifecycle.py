@@ -43,11 +43,6 @@ _SUBMISSION = (
     "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Of a submitted command: its environment, its metadata.
 )
 _LONGEST_FLAG = 100_000  # Bytes: the kernel takes no argument of a program of more than 128 KiB.
-_PRELOADED = {  # What workers import ahead of their forks, if the driver has that on the left.
-    "numpy": "numpy",
-    "sheaf.data": "sheaf._worker.arrow",
-    "sheaf.tune": "sheaf.tune.trainable.actor",
-}
 _context: Context | None = None
 _entries: dict[str, str] = {}  # Of the environment that init was given.
 
@@ -383,10 +378,12 @@ def worker_command(logging_config: Any = None, tracing_hook: str | None = None) 
     import json
     import subprocess
 
+    from sheaf._internal.preloading import PRELOADED
+
     start = {
         "path": [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path],
         "argv": [sys.argv[0] if sys.argv else ""],
-        "preload": [one for name, one in _PRELOADED.items() if name in sys.modules],
+        "preload": [name for name in PRELOADED if name in sys.modules],
         "as_ray": "sheaf.as_ray" in sys.modules,
         "logging": logging_config and logging_config.to_dict(),
         "tracing_hook": tracing_hook,

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
-import importlib
 import os
 import random
 import signal
@@ -13,15 +11,26 @@ import sys
 from typing import Any
 
 from sheaf import _core, runtime_env
-from sheaf._internal import actor_class, tracing
+from sheaf._internal import actor_class, preloading, tracing
 from sheaf._worker import functions
 
 
 def main(start: dict[str, Any]) -> None:
     """Becomes the worker that the node asked for; ends the process. `start`: what
     lifecycle.worker_command wrote."""
+    functions.show_threads(1)
+    import cloudpickle  # noqa: F401
+
+    import sheaf._internal.serialization  # noqa: F401
+    import sheaf._internal.stacks  # noqa: F401
+    import sheaf._worker.errors  # noqa: F401
+
     # An environment may have packages of its own, which must not find others imported.
-    _preload([] if runtime_env.VARIABLE in os.environ else start["preload"])
+    if runtime_env.VARIABLE in os.environ:
+        preloading.preload([])
+    else:
+        preloading.preload(start["preload"])
+        preloading.take_wishes()
     if start.get("logging"):
         from sheaf.logging_config import LoggingConfig  # For jobs that have one.
 
@@ -49,27 +58,6 @@ def main(start: dict[str, Any]) -> None:
         print(f"sheaf: this worker cannot join its node: {error}", file=sys.stderr)
     finally:
         _leave(status)
-
-
-def _preload(names: list[str]) -> None:
-    """Imports what the driver has imported, before the forks; with one thread, since threads do not
-    survive a fork."""
-    import cloudpickle  # noqa: F401
-
-    import sheaf._internal.serialization  # noqa: F401
-    import sheaf._internal.stacks  # noqa: F401
-    import sheaf._worker.errors  # noqa: F401
-
-    functions.show_threads(1)
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            pass  # The task that needs it will say so.
-    # What is there now lives as long as the process: a collection of garbage in a fork would read
-    # all of it, and copy each page that it notes something in.
-    gc.collect()
-    gc.freeze()
 
 
 def _take_variables() -> None:

@@ -168,19 +168,12 @@ class Scheduler(Flow):
                 if other.works_elsewhere
                 and not other.running
                 and not other.actors
-                and not self._waits_for_all(other)
+                and not self._behind_barrier(other)
             ]
         )
         both = {name: amount + state.spec.needs.get(name, 0.0) for name, amount in beside.items()}
         # Where both do not fit in any case, they take turns.
         return {} if self.resources.short_of(both) else beside
-
-    def _waits_for_all(self, state: State) -> bool:
-        """Whether `state` has nothing to do before the tasks upstream have ended, or are stopped
-        for a merge."""
-        if state.spec.merge is not None:
-            return not state.has_work
-        return self._behind_barrier(state)
 
     def _is_in_the_way(self, holder: State) -> bool:
         """Whether the most downstream operator with work lacks resources that others hold, which
@@ -256,12 +249,13 @@ class Scheduler(Flow):
         return tasks
 
     def _behind_barrier(self, state: State) -> bool:
-        """Whether all that `state` could get waits for a barrier."""
+        """Whether all that `state` could get waits for a barrier, or for a round to be merged."""
         if self._waits_beside(state):
             return True
         if state.is_busy or not state.open_inputs:
             return False
-        return state.spec.arrange is not None or all(
+        is_barrier = state.spec.arrange is not None or state.spec.merge is not None
+        return is_barrier or all(
             self._behind_barrier(self.states[index]) for index in state.open_inputs
         )
 

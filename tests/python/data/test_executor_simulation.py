@@ -275,12 +275,19 @@ class Simulation:
             if not state.has_work or spec.pool or len(state.running) >= (spec.cap or 10**9):
                 continue
             if e.budget.has_room(state.estimate()) and not e._waits_beside(state):
-                beside = {
-                    name: sum(o.needs.get(name, 0) for o in self.operators) for name in self.total
-                }
+                others = [o.spec.needs for o in e.states if not self.waits_for_all(o)]
+                beside = {n: sum(needs.get(n, 0) for needs in others) for n in self.total}
                 assert not spec.here and not e.resources.fits(spec.needs, beside), (
                     f"{spec.name} {state.index} could run"
                 )
+
+    def waits_for_all(self, state):
+        """Whether it gets nothing to do before all tasks upstream, or some round of them, end."""
+        if state.has_work or state.running or not state.open_inputs:
+            return False
+        barrier = state.spec.arrange is not None or state.spec.merge is not None
+        feeders = [self.machine.states[index] for index in state.open_inputs]
+        return barrier or all(self.waits_for_all(feeder) for feeder in feeders)
 
     @property
     def fits_together(self):

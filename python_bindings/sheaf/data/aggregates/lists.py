@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sheaf.data.aggregates.groups import Groups, lists_of
+from sheaf.data.aggregates.groups import Groups, lists_of, numbered_rows
 from sheaf.data.aggregates.kernels import Kernels
-from sheaf.data.aggregates.keys import key, without_nan
+from sheaf.data.aggregates.keys import comparable, key, without_nan
 
 
 class AsList(Kernels):
@@ -259,11 +259,13 @@ def _counted(lists: Any, counts: Any) -> list[Any]:
     """The distinct values of each list, in the order in which they first come, and the sums of
     their counts."""
     ids = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy())
-    table = pa.table([ids, lists.flatten(), counts], names=["g", "x", "n"])
-    found = table.group_by(["g", "x"], use_threads=False).aggregate([("n", "sum")])
-    found = found.take(pa.array(np.argsort(found.column("g").to_numpy(), kind="stable")))
-    lengths = np.bincount(found.column("g").to_numpy(), minlength=len(lists))
+    values = lists.flatten()
+    pairs, first = numbered_rows([pa.chunked_array([ids]), comparable(pa.chunked_array([values]))])
+    order = np.argsort(ids[first], kind="stable")
+    lengths = np.bincount(ids[first], minlength=len(lists))
+    table = pa.table([pairs, counts], names=["p", "n"])
+    sums = table.group_by("p", use_threads=False).aggregate([("n", "sum")]).sort_by("p")
     return [
-        lists_of(found.column("x").combine_chunks(), lengths),
-        lists_of(found.column("n_sum").combine_chunks(), lengths),
+        lists_of(values.take(pa.array(first[order])), lengths),
+        lists_of(sums.column("n_sum").combine_chunks().take(pa.array(order)), lengths),
     ]

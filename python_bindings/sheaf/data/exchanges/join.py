@@ -1,5 +1,5 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Joins as exchanges: both sides go to partitions by a hash of their keys, which pyarrow joins."""
+"""Joins as exchanges: both sides go to partitions by a hash of their keys, and are joined there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +17,7 @@ from sheaf.data.aggregates.keys import is_opaque, key, movable, to_floats
 from sheaf.data.errors import BatchError, SchemaMismatchError
 from sheaf.data.exchanges import partition as rows_to
 from sheaf.data.exchanges.exchange import Method
+from sheaf.data.exchanges.matching import Matches
 from sheaf.data.exchanges.partition import Borders
 from sheaf.data.schema import check_columns, unified
 
@@ -105,23 +107,50 @@ class Join(Method):
             for kind, other in zip((left.schema.field(key).type for key in self.left), self.right)
         ]
         left, right = self._same_keys(movable(left), movable(right))
-        # All columns have numbers for names, so that none are lost where names clash.
-        keys = (_numbers(left, self.left, "l"), _numbers(right, self.right, "r"))
-        carried = [_Carried(left, keys[0], "l"), _Carried(right, keys[1], "r")]
-        joined = carried[0].table.join(
-            carried[1].table,
-            keys=keys[0],
-            right_keys=keys[1],
-            join_type=KINDS[self.kind],
-            use_threads=False,
+        keys = (list(self.left), list(self.right))
+        found = Matches(
+            [left.column(name) for name in keys[0]], [right.column(name) for name in keys[1]]
         )
-        for side in carried:
-            joined = side.put_back(joined)
-        for number, kind in [*zip(keys[0], kinds), *zip(keys[1], kinds)]:
+        # All columns have numbers for names, so that none are lost where names clash.
+        numbers = [_numbered(left, "l"), _numbered(right, "r")]
+        if self._is_semi:
+            joined = self._chosen(numbers, found)
+        else:
+            joined = self._joined(numbers, keys, (left, right), found)
+        marks = [
+            [f"{mark}{t.column_names.index(name)}" for name in names]
+            for mark, t, names in zip("lr", (left, right), keys)
+        ]
+        for number, kind in [*zip(marks[0], kinds), *zip(marks[1], kinds)]:
             if number in shown and kind is not None:
                 place = joined.column_names.index(number)
                 joined = joined.set_column(place, number, _as(joined.column(place), kind))
         yield joined.select(list(shown)).rename_columns(list(shown.values()))
+
+    def _chosen(self, sides: Sequence[Any], found: Matches) -> Any:
+        """Of semi and anti joins: some rows of one side."""
+        side = self.kind.startswith("right")
+        matched = found.matched_right() if side else found.matched_left()
+        rows = np.flatnonzero(matched == self.kind.endswith("semi"))
+        return rows_to.take(sides[side], rows)
+
+    def _joined(
+        self, sides: Sequence[Any], keys: Sequence[list[str]], named: Sequence[Any], found: Matches
+    ) -> Any:
+        pairs = found.pairs(
+            self.kind in ("left_outer", "full_outer"), self.kind in ("right_outer", "full_outer")
+        )
+        left, right = (_taken(side, rows) for side, rows in zip(sides, pairs))
+        if self.kind == "full_outer":  # The left side's keys have the values of both.
+            for one, other in zip(*keys):
+                place = named[0].column_names.index(one)
+                theirs = right.column(named[1].column_names.index(other))
+                lacks = pa.array(pairs[0] < 0)
+                column = pc.if_else(lacks, theirs, left.column(place))
+                left = left.set_column(place, left.column_names[place], column)
+        for name in right.column_names:
+            left = left.append_column(name, right.column(name))
+        return left
 
     @property
     def _is_semi(self) -> bool:
@@ -200,41 +229,16 @@ class Join(Method):
             yield right.rename_columns([names.get(name, name) for name in right.column_names])
 
 
-def _numbers(table: Any, keys: Sequence[str], mark: str) -> list[str]:
-    return [f"{mark}{table.column_names.index(key)}" for key in keys]
+def _numbered(table: Any, mark: str) -> Any:
+    return table.rename_columns([f"{mark}{place}" for place in range(table.num_columns)])
 
 
-class _Carried:
-    """A side, with numbers for names. Columns of types that pyarrow does not join (lists, structs,
-    tensors, only NULL) are the numbers of their rows meanwhile.
-
-    Args:
-        table: the side.
-        keys: its columns that are joined by, as numbers.
-        mark: what stands before the numbers.
-    """
-
-    def __init__(self, table: Any, keys: Sequence[str], mark: str) -> None:
-        names = [f"{mark}{place}" for place in range(table.num_columns)]
-        self.table, self._columns = table.rename_columns(names), {}
-        for place, (name, kind) in enumerate(zip(names, table.schema.types)):
-            if name not in keys and not _joinable(kind):
-                self._columns[name] = table.column(place)
-                rows = pa.array(range(table.num_rows), pa.int64())
-                self.table = self.table.set_column(place, name, rows)
-
-    def put_back(self, joined: Any) -> Any:
-        """The joined table with the columns themselves."""
-        for name, column in self._columns.items():
-            if name not in joined.column_names:
-                continue  # Of the other side alone.
-            place = joined.column_names.index(name)
-            joined = joined.set_column(place, name, column.take(joined.column(place)))
-        return joined
-
-
-def _joinable(kind: Any) -> bool:
-    return not (pa.types.is_null(kind) or is_opaque(kind))
+def _taken(table: Any, rows: Any) -> Any:
+    """The rows of a table with these numbers; NULLs where it is -1."""
+    lacks = rows < 0
+    if not lacks.any():
+        return rows_to.take(table, rows)
+    return table.take(pa.array(rows, mask=lacks))
 
 
 def _as(column: Any, kind: Any) -> Any:
@@ -261,7 +265,7 @@ def _key_type(names: tuple[str, str], a: Any, b: Any) -> Any:
     if pa.types.is_integer(a) and pa.types.is_integer(b):
         return a if a == b else pa.int64()
     if pa.types.is_null(a) and pa.types.is_null(b):
-        return pa.int64()  # pyarrow joins by no column of type null.
+        return pa.int64()  # What the result has for it.
     both = unified(a, b)
     if both is None:
         raise _mismatch(names, (a, b))

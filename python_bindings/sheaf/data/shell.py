@@ -19,6 +19,7 @@ from sheaf.data import context as settings
 from sheaf.data import executor as machine
 from sheaf.data import plan, tasks
 from sheaf.data.errors import NotRepeatableError
+from sheaf.data.exchanges.partition import Pieces
 from sheaf.data.operators import Bundle, Operator
 from sheaf.data.planner import Planner
 from sheaf.data.progress import Progress
@@ -222,7 +223,8 @@ class Execution:
             self._together(command.operator),
             _cuts(command),
             command.work.payload,
-            *given,
+            tuple(None if _lies_elsewhere(one) else one for one in given),
+            *(one for one in given if _lies_elsewhere(one)),
         )
         if command.actor is None:
             call = self._calls.get(command.operator)
@@ -444,6 +446,12 @@ def _remote_task(operator: Operator) -> Any:
     return sheaf.remote(tasks.run_task).options(
         **options, num_returns="streaming", _generator_backpressure_num_objects=2
     )
+
+
+def _lies_elsewhere(block: Any) -> bool:
+    """Whether a block as an argument is a reference. All others of a task are pickled together: its
+    read tasks have a source in common."""
+    return isinstance(block, (sheaf.ObjectRef, Pieces))
 
 
 def _cuts(command: machine.Submit) -> list[Any]:

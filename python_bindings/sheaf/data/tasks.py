@@ -281,7 +281,8 @@ def run_task(
     together: int,
     cuts: Sequence[Any],
     payload: Any,
-    *given: Any,
+    here: Sequence[Any],
+    *elsewhere: Any,
 ) -> Iterator[Any]:
     """The body of a task: a list of headers, then the block of the last of them unless the header
     has it, and so on. Which outputs go together must not depend on time: when its worker dies, or a
@@ -296,12 +297,15 @@ def run_task(
         together: how many small blocks go in one message, at most; the first messages have fewer.
         cuts: (start, stop) for each block; None: all of it.
         payload: the work's.
-        *given: the blocks.
+        here: the blocks, and None for each that is elsewhere.
+        *elsewhere: those, fetched.
 
     Yields:
         Lists of headers, and tables.
     """
     function = function_of(key, pickled)
+    found = iter(elsewhere)
+    given = [next(found) if one is None else one for one in here]
     small: list[Header] = []
     size, most = 0, 1
     for number, header in enumerate(run(function, context, cuts, payload, given)):
@@ -351,15 +355,16 @@ class MapWorker:
         together: int,
         cuts: Sequence[Any],
         payload: Any,
-        *given: Any,
+        here: Sequence[Any],
+        *elsewhere: Any,
     ) -> Iterator[Any]:
         """A task.
 
         Args:
-            context, skip, together, cuts, payload, *given: as of run_task.
+            context, skip, together, cuts, payload, here, *elsewhere: as of run_task.
 
         Yields:
             Lists of headers, and tables.
         """
         key, pickled = self._key, self._pickled
-        yield from run_task(key, pickled, context, skip, together, cuts, payload, *given)
+        yield from run_task(key, pickled, context, skip, together, cuts, payload, here, *elsewhere)

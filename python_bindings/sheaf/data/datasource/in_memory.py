@@ -72,14 +72,13 @@ class RangeDatasource(Datasource):
         Returns:
             The tasks.
         """
-        tasks = []
+        tasks, schema, row_bytes = [], self.schema(), self._row_bytes()
         count = max(1, min(parallelism, self._rows))
         for task in range(count):
             start, stop = task * self._rows // count, (task + 1) * self._rows // count
-            size = (stop - start) * self._row_bytes()
-            metadata = BlockMetadata(stop - start, size, self.schema())
+            metadata = BlockMetadata(stop - start, (stop - start) * row_bytes, schema)
             read = functools.partial(self._read, start, stop)
-            tasks.append(ReadTask(read, metadata, self.schema(), per_task_row_limit))
+            tasks.append(ReadTask(read, metadata, schema, per_task_row_limit))
         return tasks
 
     def _read(self, start: int, stop: int) -> Iterator[Any]:

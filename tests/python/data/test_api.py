@@ -13,8 +13,9 @@ import pandas
 import pyarrow
 import pytest
 import sheaf
+from pyarrow import parquet
 from sheaf import data
-from sheaf.data import aggregate, errors, not_built
+from sheaf.data import aggregate, errors, frames, not_built
 from sheaf.data.datatype import DataType
 from sheaf.data.frames import QueryError
 
@@ -60,6 +61,21 @@ def test_queries(rows):
     assert data.sql("select id from t where id < 0", t=rows).schema().names == ["id"]
 
 
+def test_a_query_reads_the_columns_that_it_names(tmp_path):
+    pytest.importorskip("duckdb")
+    wide = pyarrow.table({f"c{k}": [k, k + 1] for k in range(20)})
+    parquet.write_table(wide, tmp_path / "wide.parquet")
+    rows = data.read_parquet(str(tmp_path))
+    for query, wanted in [
+        ("select sum(c3) from t where c5 > 5", ["c3", "c5"]),
+        ("select count(*) from t", ["c0"]),
+        ("select a.c1 from t a join t b on a.c2 = b.c2", ["c1", "c2"]),
+        ("select * from t", wide.column_names),
+    ]:
+        assert frames._columns_of_query(query, {"t": rows}) == [wanted]
+    assert data.sql("select sum(c3) as s from t where c5 > 5", t=rows).take_all() == [{"s": 4}]
+
+
 @pytest.mark.parametrize(
     "query, match",
     [
@@ -67,6 +83,7 @@ def test_queries(rows):
         ("select id from nothing_there", "nothing_there"),
         ("selct id from t", "syntax error"),
         ("create table x (a int)", "gives no rows"),
+        ("select 1; create table x (a int)", "gives no rows"),
     ],
 )
 def test_queries_that_are_wrong(rows, query, match):

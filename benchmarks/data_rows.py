@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import sys
+import time
 
 import data_queries
 import numpy as np
@@ -525,8 +526,14 @@ def started(bench, store):
     context = bench.data.DataContext.get_current()
     context.enable_progress_bars = False
     blocks = bench.data.range(4 * CPUS, override_num_blocks=4 * CPUS)
-    blocks.map_batches(lambda batch: batch, batch_format="pyarrow").materialize()
+    blocks.map_batches(_not_at_once, batch_format="pyarrow").materialize()
     return runtime
+
+
+def _not_at_once(batch):
+    """As long as it takes that each CPU has its worker."""
+    time.sleep(0.2)
+    return batch
 
 
 def main():

@@ -90,7 +90,9 @@ def _figure(value: float | None) -> str:
 def _beside(row: dict, other: str) -> list[str]:
     """Sheaf's figure, another one, and how many times better Sheaf's is."""
     ours, theirs = row["sheaf"], row[other]
-    times = (ours / theirs if row["better"] == "higher" else theirs / ours) if theirs else None
+    times = None
+    if ours and theirs:
+        times = ours / theirs if row["better"] == "higher" else theirs / ours
     return [_figure(ours), _figure(theirs), _figure(times)]
 
 
@@ -99,6 +101,12 @@ def bench_rows(area: str, figures) -> tuple[str, str, list[list[str]]]:
     if area in ("cpp", "cluster"):
         rows = [[row["name"], *_beside(row, "floor"), row["unit"]] for row in figures["rows"]]
         return "benchmarks_cpp.md", area, rows
+    if area == "data":
+        rows = [
+            [row["name"], *_beside(row, "ray"), *_beside(row, "floor")[1:], row["unit"], row["aim"]]
+            for row in figures["rows"]
+        ]
+        return "benchmarks_data.md", f"scale {figures['scale']:g}", rows
     if area in ("python", "tune") and "rows" in figures:
         rows = [
             [row["name"], *_beside(row, "ray"), _figure(row["floor"]), row["unit"]]

@@ -106,7 +106,7 @@ def bench_rows(area: str, figures) -> tuple[str, str, list[list[str]]]:
             [row["name"], *_beside(row, "ray"), *_beside(row, "floor")[1:], row["unit"], row["aim"]]
             for row in figures["rows"]
         ]
-        return "benchmarks_data.md", f"scale {figures['scale']:g}", rows
+        return "benchmarks_data.md", f"scale_{figures['scale']:g}".replace(".", "_"), rows
     if area in ("python", "tune") and "rows" in figures:
         rows = [
             [row["name"], *_beside(row, "ray"), _figure(row["floor"]), row["unit"]]

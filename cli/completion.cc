@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
+#include "base/text/shell.h"
 
 namespace sheaf::cli {
 namespace {
@@ -12,10 +12,6 @@ std::string NamesOf(const std::vector<CommandWords>& commands) {
   return absl::StrJoin(commands, " ", [](std::string* out, const CommandWords& command) {
     out->append(command.name);
   });
-}
-
-std::string Quoted(const std::string& text) {
-  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
 std::string Bash(const std::vector<CommandWords>& commands) {
@@ -49,7 +45,8 @@ std::string Zsh(const std::vector<CommandWords>& commands) {
       "  if ((CURRENT == 2)); then\n"
       "    local -a commands=(\n";
   for (const CommandWords& command : commands) {
-    absl::StrAppend(&out, "      ", Quoted(absl::StrCat(command.name, ":", command.help)), "\n");
+    absl::StrAppend(&out, "      ", ShellQuoted(absl::StrCat(command.name, ":", command.help)),
+                    "\n");
   }
   out +=
       "    )\n"
@@ -73,12 +70,12 @@ std::string Fish(const std::vector<CommandWords>& commands) {
       "complete -c sheaf -f\n";
   for (const CommandWords& command : commands) {
     absl::StrAppend(&out, "complete -c sheaf -n __fish_use_subcommand -a ", command.name, " -d ",
-                    Quoted(command.help), "\n");
+                    ShellQuoted(command.help), "\n");
     const std::string condition =
-        Quoted(absl::StrCat("__fish_seen_subcommand_from ", command.name));
+        ShellQuoted(absl::StrCat("__fish_seen_subcommand_from ", command.name));
     if (!command.values.empty()) {
       absl::StrAppend(&out, "complete -c sheaf -n ", condition, " -a ",
-                      Quoted(absl::StrJoin(command.values, " ")), "\n");
+                      ShellQuoted(absl::StrJoin(command.values, " ")), "\n");
     }
     for (const std::string& option : command.options) {
       absl::StrAppend(&out, "complete -c sheaf -n ", condition, " -l ", option.substr(2), "\n");

@@ -121,8 +121,9 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
         up ? " is up" : " is down: ", std::string(reason.message()));
     if (peer.node != 0 && peer != kGcs) node->OnNodeLink(peer.node, up);
     if (peer == kGcs) node->OnGcsLink(up);
-    if (up) return;
-    if (node->hosts_gcs_) {  // It hears of a GCS elsewhere, too: when its own term is over.
+    if (up) {
+      if (peer == kGcs && !node->hosts_gcs_) node->events_.on_unreachable("");
+    } else if (node->hosts_gcs_) {  // It hears of a GCS elsewhere, too: when its own term is over.
       if (absl::IsAborted(reason)) node->events_.on_deposed(reason);
     } else if (peer == kGcs) {
       const bool refused = absl::IsUnauthenticated(reason) || absl::IsFailedPrecondition(reason);

@@ -35,7 +35,7 @@ struct ConnectionEvents {
   std::function<void(ProcessId from, FrameKind kind, std::string body)> to_gcs;
   // The GCS refuses this node: wrong token, certificate or version.
   std::function<void(absl::Status why)> on_refused;
-  // Of a node that is not the GCS's: that cannot be reached now.
+  // Of a node that is not the GCS's: that cannot be reached now; empty: it can.
   std::function<void(std::string why)> on_unreachable;
   // The term of the GCS here is over: the cluster follows another one.
   std::function<void(absl::Status why)> on_deposed;

@@ -26,6 +26,7 @@
 #include "base/session_directory.h"
 #include "base/status_macros.h"
 #include "base/text/json.h"
+#include "base/text/shell.h"
 #include "base/unique_fd.h"
 #include "base/version.h"
 #include "dashboard/tables/cells.h"
@@ -176,12 +177,12 @@ std::string JoinLine(const ReadyLine& line, const NodeFlags& flags) {
   const auto either = [&](const std::string& flag, std::string Settings::* setting) {
     return flag.empty() && settings.ok() ? (*settings).*setting : flag;
   };
-  std::string words = absl::StrCat("sheaf start --address=", line.address);
+  std::string words = absl::StrCat("sheaf start --address=", ShellWord(line.address));
   for (const auto& [name, value] :
        {std::pair{" --tls-dir=", either(flags.tls_directory, &Settings::tls_directory)},
         {" --tls-peer-name=", either(flags.tls_peer_name, &Settings::tls_peer_name)},
         {" --token-file=", flags.token_file}}) {
-    if (!value.empty()) absl::StrAppend(&words, name, value);
+    if (!value.empty()) absl::StrAppend(&words, name, ShellWord(value));
   }
   return words;
 }
@@ -209,8 +210,8 @@ std::string Hints(const ReadyLine& line, const NodeFlags& flags, double millisec
           : absl::StrCat(
                 "\nThis is a new cluster. The state of an earlier one is kept; to go on with "
                 "that one instead:\n  sheaf stop --address ",
-                Printable(line.session), " && sheaf start --head --resume=", Printable(left_behind),
-                "\n"));
+                Printable(ShellWord(line.session)),
+                " && sheaf start --head --resume=", Printable(ShellWord(left_behind)), "\n"));
 }
 
 }  // namespace

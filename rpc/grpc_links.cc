@@ -236,7 +236,7 @@ void GrpcLinks::RenamePeer(const std::shared_ptr<Link>& link, ProcessId name, Ac
   }
   place = link;  // The guest's name leads here too, for what is still sent to it.
   link->peer = name;
-  link->told = absl::StatusCode::kOk;
+  link->told = absl::OkStatus();
   const auto address = addresses_.find(name);
   if (address != addresses_.end()) link->address = address->second;
   for (const uint64_t number : link->sessions) {
@@ -254,10 +254,10 @@ void GrpcLinks::RenamePeer(const std::shared_ptr<Link>& link, ProcessId name, Ac
 
 void GrpcLinks::Report(const std::shared_ptr<Link>& link, bool up, const absl::Status& reason,
                        Actions* actions) {
-  if (link->gone || (link->up == up && link->told == reason.code())) return;
+  if (link->gone || (link->up == up && link->told == reason)) return;
   if (!up && !link->up && reason.code() == absl::StatusCode::kCancelled) return;
   link->up = up;
-  link->told = reason.code();
+  link->told = reason;
   Delivery delivery;
   delivery.peer = link->peer;
   delivery.up = up;

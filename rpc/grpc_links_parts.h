@@ -71,8 +71,8 @@ struct GrpcLinks::Link {
 
   bool dirty = false;
   bool gone = false;  // Forgotten.
-  bool up = false;    // As told.
-  absl::StatusCode told = absl::StatusCode::kOk;
+  bool up = false;    // As told,
+  absl::Status told;  // with this reason.
   std::deque<Delivery> deliveries;
   bool delivering = false;
 

@@ -82,10 +82,11 @@ struct LinksOptions {
   // All of these are called on threads of the links and must not block.
   // Frames for an end that this process hosts. `peer` names the other end of the link.
   std::function<void(ProcessId peer, std::unique_ptr<LinkBatch> batch)> on_frames;
-  // A link came up, or down (and is redialled). `reason`: kUnavailable, kUnauthenticated (token or
-  // certificate), kFailedPrecondition (another version), kPermissionDenied (the peer forgot this
-  // end), kCancelled (a guest has its number now; the link stays, under the new name), kAborted
-  // (the term of the GCS here is over: another one is followed).
+  // A link came up, or down (and is redialled), or is down for another reason than was said last.
+  // `reason`: kUnavailable, kUnauthenticated (token or certificate), kFailedPrecondition (another
+  // version), kPermissionDenied (the peer forgot this end), kCancelled (a guest has its number now;
+  // the link stays, under the new name), kAborted (the term of the GCS here is over: another one is
+  // followed).
   std::function<void(ProcessId peer, bool up, absl::Status reason)> on_link;
   // Somebody fetches a block. Answer once, from any thread.
   using Respond = std::function<void(absl::StatusOr<Block>)>;

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "absl/strings/match.h"
 #include "base/testing/wait_until_for_test.h"
 #include "rpc/links_node_for_test.h"
 #include "rpc/proxy_for_test.h"
@@ -170,6 +171,23 @@ TEST_CASE("certificates of one authority, with or without a token, let in; other
     CHECK(two.frames() == 0);
     CHECK_FALSE(one.events().empty());
   }
+}
+
+TEST_CASE("a link that is down for another reason says so, whatever it said before") {
+  const TlsDirectory directory;
+  directory.Make("theirs");
+  LinksOptions theirs = TestLinksOptions();
+  theirs.listen_address = TestNode({kTwo}).address();  // Nobody is there any more.
+  theirs.credentials = directory.Load("theirs");
+  TestNode one({kOne});
+  one.links().SetAddress(kTwo, theirs.listen_address);
+  one.Send(kTwo, "is anybody there");
+  REQUIRE(one.AwaitReason(absl::StatusCode::kUnavailable));
+  TestNode two({kTwo}, theirs);
+  CHECK(WaitUntil(kTestPatience, [&] {
+    const absl::Status reason = one.events().back().reason;
+    return absl::IsUnavailable(reason) && absl::StrContains(reason.message(), "--tls-dir");
+  }));
 }
 
 TEST_CASE("half-open connections, garbage and wrong handshakes leave a good link alone") {

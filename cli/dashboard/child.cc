@@ -21,9 +21,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "metrics/counter.h"
+#include "raylet/host/last_lines.h"
 #include "raylet/host/machine.h"
 #include "raylet/host/spawn.h"
 #include "rpc/listen_address.h"
@@ -34,9 +36,10 @@ namespace {
 
 constexpr double kIdleSeconds = 15 * 60;
 constexpr Nanos kFirstPause = kSecond;  // Before a process that crashed is replaced.
-constexpr Nanos kLongestPause = 30 * kSecond;
-constexpr Nanos kGoodLife = 60 * kSecond;     // Who crashes after that is replaced soon again.
-constexpr Nanos kQueuedPause = 2 * kSecond;   // Who comes in a longer one is refused.
+constexpr Nanos kLongestPause = 600 * kSecond;
+constexpr Nanos kLongestRefusal = 30 * kSecond;  // Of those who look, in a pause.
+constexpr Nanos kGoodLife = 60 * kSecond;        // Who crashes after that is replaced soon again.
+constexpr Nanos kQueuedPause = 2 * kSecond;      // Who comes in a longer one is refused.
 constexpr Nanos kStoppedLimit = 5 * kSecond;  // One that a signal stopped is replaced after that.
 constexpr Nanos kLookPeriod = 250 * kMillisecond;  // At the process, while there is one.
 
@@ -181,7 +184,7 @@ void DashboardChild::Await() {
 }
 
 void DashboardChild::OnConnection() {
-  if (pausing_) return Refuse();
+  if (pausing_ && MonotonicNow() < refuse_until_) return Refuse();
   Restart();
 }
 
@@ -196,17 +199,34 @@ void DashboardChild::Pause(const std::string& why) {
   const bool lived = began_ != 0 && MonotonicNow() - std::exchange(began_, 0) >= kGoodLife;
   pause_ = lived || pause_ == 0 ? kFirstPause : std::min(2 * pause_, kLongestPause);
   pausing_ = true;
-  Log(LogLevel::kWarning, "the dashboard has ended: ", why, "; it is started again in ",
-      pause_ / kSecond, " s");
+  if (!std::exchange(failing_, true)) {
+    Log(LogLevel::kWarning, "the dashboard has ended: ", why, "; it is started again in ",
+        pause_ / kSecond, " s, and where that does not help later and later, until it works");
+  }
+  const Nanos now = MonotonicNow();
+  refuse_until_ = now + std::min(pause_, kLongestRefusal);
+  restart_at_ = now + pause_;
   loop_->Unwatch(listener_.get());  // Who comes waits,
   if (pause_ > kQueuedPause) Await();
-  loop_->After(pause_, [this] { Restart(); });
+  loop_->After(pause_, [this] {
+    if (pausing_ && MonotonicNow() >= restart_at_) Restart();  // Else who looked began another one.
+  });
+}
+
+// It answers, or lives.
+void DashboardChild::NoteIfItWorks() {
+  if (!failing_ || (Answers() == answers_ && MonotonicNow() - began_ < kGoodLife)) return;
+  failing_ = false;
+  Log(LogLevel::kInfo, "the dashboard works again");
+}
+
+uint64_t DashboardChild::Answers() {
+  return metrics::Counter(page(), metrics::CounterId::kHttpSucceeded).value();
 }
 
 absl::Status DashboardChild::Begin() {
   const UniqueFd program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-  const std::string log = absl::StrCat(options_.log_directory, "/dashboard.err");
-  const UniqueFd words(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  const UniqueFd words(open(WordsFile().c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   DashboardFlags flags = options_.flags;
   flags.listener_fd = listener_.get();
   flags.metrics_fd = metrics_fd_.get();
@@ -222,6 +242,7 @@ absl::Status DashboardChild::Begin() {
   SHEAF_ASSIGN_OR_RETURN(const Spawned spawned, Spawn(request));
   pid_ = spawned.pid;
   began_ = MonotonicNow();
+  answers_ = Answers();
   stopped_at_ = 0;
   loop_->Unwatch(listener_.get());  // The process takes the connection.
   loop_->After(kLookPeriod, [this] { LookAtChild(); });
@@ -240,6 +261,7 @@ void DashboardChild::PublishMetrics() {
 
 void DashboardChild::LookAtChild() {
   if (pid_ == 0) return;
+  NoteIfItWorks();
   int status = 0;
   const pid_t changed = waitpid(pid_, &status, WNOHANG | WUNTRACED | WCONTINUED);
   if (changed != 0 && !WIFSTOPPED(status) && !WIFCONTINUED(status)) return OnEnd(status);
@@ -258,7 +280,8 @@ void DashboardChild::OnEnd(int status) {
   metrics::Gauge(page(), metrics::GaugeId::kHttpConnections).Set(0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Await();  // Nobody looked.
   Pause(WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
-                            : absl::StrCat("exit status ", WEXITSTATUS(status)));
+                            : absl::StrCat("exit status ", WEXITSTATUS(status), ": ",
+                                           absl::StrJoin(LastLines(WordsFile(), 1), "")));
 }
 
 // One connection that is there.

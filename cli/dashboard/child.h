@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The port of a node's dashboard. The node listens on it and serves nothing: the first connection
 // starts `sheaf dashboard`, which takes the listening socket over, ends when nobody has looked for
-// a while, and may crash: then another one takes its place, after a pause that grows. So a node that
+// a while, and may crash: then another one takes its place, after a pause that grows, or sooner
+// if somebody looks. The log says once that it does not run, and once that it works again. So a node that
 // nobody looks at has no such process.
 #pragma once
 
@@ -64,9 +65,12 @@ class DashboardChild {
   absl::Status Begin();
   void Restart();
   void Pause(const std::string& why);
+  void NoteIfItWorks();
+  uint64_t Answers();  // Of all its processes so far, to those who looked.
   void LookAtChild();
   void OnEnd(int status);
   void Refuse();
+  std::string WordsFile() const { return options_.log_directory + "/dashboard.err"; }
 
   DashboardChildOptions options_;
   UniqueFd listener_;
@@ -77,8 +81,12 @@ class DashboardChild {
   // The loop's.
   Nanos began_ = 0;       // The process that is there, or was last.
   Nanos stopped_at_ = 0;  // 0: no signal has stopped it.
+  uint64_t answers_ = 0;  // When it began.
   Nanos pause_ = 0;       // Before the last restart; 0: there was none.
   bool pausing_ = false;
+  Nanos refuse_until_ = 0;  // In a pause: then who looks ends it.
+  Nanos restart_at_ = 0;    // In a pause: its end.
+  bool failing_ = false;    // The log says that it does not run.
   bool stopping_ = false;
   std::unique_ptr<EventLoop> loop_;
 };

@@ -36,7 +36,7 @@ class Joining {
 
   // `why` the head does not take this node, with the head's name. Any thread.
   absl::Status Refused(const absl::Status& why) const;
-  // Why the head could not be reached just now. Any thread.
+  // Why the head could not be reached just now; empty: it can be. Any thread.
   void OnUnreachable(std::string why);
 
   Nanos left() const { return std::max<Nanos>(deadline_ - MonotonicNow(), 0); }

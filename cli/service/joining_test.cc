@@ -11,10 +11,16 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "base/config.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/testing/wait_until_for_test.h"
 #include "base/unique_fd.h"
+#include "base/version.h"
+#include "cli/node_connections.h"
+#include "rpc/links_node_for_test.h"
 
 namespace sheaf::cli {
 namespace {
@@ -174,6 +180,33 @@ TEST_CASE("what became of joining is told as it is, but for a head that does not
   CHECK(absl::IsDeadlineExceeded(late));
   CHECK(late.message() ==
         "the head 127.0.0.1:6379 could not be joined within 3 s (--timeout): it does not answer");
+}
+
+TEST_CASE("of a head that can be reached nobody says why it could not before") {
+  Settings settings;
+  settings.token = absl::BytesToHexString(kTestToken);
+  NodeFlags flags;
+  flags.join = TestNode({}).address();  // Nobody is there any more.
+  Ends ends;
+  Joining joining = ends.To(flags.join.c_str(), kShort);
+  const auto why = [&joining] {
+    const auto late = [] { return absl::DeadlineExceededError("the GCS does not answer"); };
+    return std::string(joining.Run(late, [](const absl::Status&) {}).message());
+  };
+  ConnectionEvents events;
+  events.on_gcs_link = [](bool, uint64_t) {};
+  events.on_unreachable = [&joining](std::string why) { joining.OnUnreachable(std::move(why)); };
+  const auto connections = NodeConnections::Start(flags, settings, false, "", events);
+  REQUIRE(connections.status().ToString() == "OK");
+  (*connections)->ToGcs(ProcessId{}, FrameKind::kGcsRequest, "let me in");
+  REQUIRE(WaitUntil(kLong, [&] { return absl::StrContains(why(), "Connection refused"); }));
+
+  LinksOptions options = TestLinksOptions();
+  options.listen_address = flags.join;
+  options.version = std::string(kSheafVersion);
+  TestNode head({kGcs}, options);
+  REQUIRE(head.AwaitFrames(1));
+  CHECK(WaitUntil(kLong, [&] { return absl::StrContains(why(), "it does not answer"); }));
 }
 
 }  // namespace sheaf::cli

@@ -31,7 +31,8 @@ constexpr char kRun[] = "run/", kGroup[] = "group/", kHistory[] = "history/";
 constexpr size_t kMostRuns = 1000;
 constexpr uint64_t kMostRunBytes = 32 << 10;  // Several times what sheaf.train writes.
 constexpr char kUnreadable[] = "its record cannot be read";
-constexpr char kGone[] = "its driver died, and has not said how the run ended";
+constexpr char kDied[] = "its driver died", kLeft[] = "its driver has ended";
+constexpr char kSilent[] = ", and has not said how the run ended";
 
 // Values by key; what is not there is left out.
 using Values = std::map<std::string, std::string, std::less<>>;
@@ -115,8 +116,11 @@ class Record {
 // Those that drive runs.
 struct Drivers {
   std::set<std::string> names;  // Of the drivers and workers that there are.
-  std::map<std::string, int64_t>
-      ended;  // When the others ended, as far as it is known, since 1970.
+  struct End {
+    int64_t unix_s;  // 0: not known.
+    bool died;
+  };
+  std::map<std::string, End> ended;  // Of the other drivers.
 };
 
 // Nothing: some node has not said which it has.
@@ -134,7 +138,7 @@ absl::StatusOr<std::optional<Drivers>> FindDrivers(const AskNode& ask, Nanos tim
     if (row.state() == "RUNNING") {
       drivers.names.insert(name);
     } else {
-      drivers.ended[name] = row.end_time_unix_s();
+      drivers.ended[name] = {row.end_time_unix_s(), row.state() == "FAILED"};
     }
   }
   for (const proto::WorkerRow& row : workers.workers())
@@ -150,11 +154,14 @@ struct Abort {
 
 Abort AbortOf(const Record& record, const Drivers& drivers) {
   const auto ended = drivers.ended.find(record.Text("driver"));
-  if (ended != drivers.ended.end() && ended->second != 0) {
-    return {ended->second, absl::StrCat(kGone, ", at ", TimeCell(ended->second).text)};
+  const bool is_known = ended != drivers.ended.end();  // Else it was a worker, or is long gone.
+  const std::string what = absl::StrCat(is_known && ended->second.died ? kDied : kLeft, kSilent);
+  if (is_known && ended->second.unix_s != 0) {
+    const int64_t at = ended->second.unix_s;
+    return {at, absl::StrCat(what, ", at ", TimeCell(at).text)};
   }
   const int64_t heard = std::max(record.Number("reported_ms"), record.Number("start_ms")) / 1000;
-  return {heard, absl::StrCat(kGone, "; it was heard last at ", TimeCell(heard).text)};
+  return {heard, absl::StrCat(what, "; it was heard last at ", TimeCell(heard).text)};
 }
 
 Cell PathCell(const std::string& path) {

@@ -30,6 +30,10 @@ struct Cluster {
       over.set_driver(ProcessId{1, 6}.packed());
       over.set_state("FAILED");
       over.set_end_time_unix_s(1'700'000'000);
+      proto::JobRow& left = *answer.add_jobs();
+      left.set_driver(ProcessId{1, 4}.packed());
+      left.set_state("FINISHED");
+      left.set_end_time_unix_s(1'700'000'100);
     }
     if (query.what() == proto::StateQuery::WORKERS) {
       answer.add_workers()->set_process(ProcessId{1, 7}.packed());
@@ -100,9 +104,20 @@ SCENARIO("training runs are listed, the newest first, and those whose driver is 
   CHECK(absl::StrContains(table->Json(), R"("end_time_unix_s":1700000000)"));
   CHECK(
       absl::StrContains(table->Text(), "its driver died, and has not said how the run ended, at"));
-  cluster.Add("20261105-1", "1.9");  // A worker that is gone: nobody knows when.
+  cluster.keys.erase("run/20261104-1");
+  cluster.Add("20261104-2", "1.4");  // Its driver left in order.
   table = ListTrainRuns(cluster.ask(), kSecond);
-  CHECK(absl::StrContains(table->Text(), "it was heard last at"));
+  CHECK(absl::StrContains(table->Text(),
+                          "its driver has ended, and has not said how the run ended, at"));
+  CHECK(absl::StrContains(table->Json(), R"("end_time_unix_s":1700000100)"));
+  CHECK_FALSE(absl::StrContains(table->Text(), "died"));
+  cluster.keys.erase("run/20261104-2");
+  cluster.Add("20261104-1", "1.6");
+  cluster.Add("20261105-1", "1.9");  // A worker that is gone: nobody knows how, and when.
+  table = ListTrainRuns(cluster.ask(), kSecond);
+  CHECK(absl::StrContains(
+      table->Text(),
+      "its driver has ended, and has not said how the run ended; it was heard last at"));
   CHECK(absl::StrContains(table->Json(), R"("end_time_unix_s":1,)"));
   cluster.keys.erase("run/20261105-1");
   cluster.complete = false;  // A node that does not answer may have the driver.

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -49,7 +50,7 @@ RAY_ASKS = {
 
 
 class Head:
-    def __init__(self, directory):
+    def __init__(self, directory, *options):
         said = json.loads(
             sheaf_command(
                 "start",
@@ -60,6 +61,7 @@ class Head:
                 "--num-cpus=2",
                 "--object-store-memory=64MiB",
                 "--dashboard-port=0",
+                *options,
             )
         )
         self.session, self.url, self.pid = said["session"], said["dashboard_url"], said["os_pid"]
@@ -278,5 +280,30 @@ def test_a_dashboard_that_keeps_dying_is_started_later_and_later(tmp_path):
         wait_until(lambda: made.ask("/api/version")[0] == 200)
         log = pathlib.Path(made.session, "logs", "node.log").read_text()
         assert [f"again in {pause} s" in log for pause in (1, 2, 4, 8)] == [True, True, True, False]
+    finally:
+        sheaf_command("stop", "--address", made.session)
+
+
+def test_a_dashboard_that_cannot_start_says_so_once_and_once_that_it_works_again(tmp_path):
+    (token := tmp_path / "token").write_text("1f" * 32)
+    token.chmod(0o600)
+    made = Head(tmp_path / "head", f"--token-file={token}")
+    place = urllib.parse.urlsplit(made.url)
+    logs = pathlib.Path(made.session, "logs")
+
+    def said(file, words):
+        return [line for line in (logs / file).read_text().splitlines() if words in line]
+
+    try:
+        (logs / "dashboard.err").touch()
+        token.write_text("too short")
+        with socket.create_connection((place.hostname, place.port), timeout=WAIT_S):
+            wait_until(lambda: len(said("dashboard.err", "64 hexadecimal digits")) == 2)
+            (line,) = said("node.log", "the dashboard has ended")
+            assert f"has ended: exit status 2: sheaf: {token}: a token has" in line
+            token.write_text("2e" * 32)
+            assert made.ask("/api/version")[0] == 200
+        wait_until(lambda: len(said("node.log", "the dashboard works again")) == 1)
+        assert len(said("node.log", "the dashboard has ended")) == 1
     finally:
         sheaf_command("stop", "--address", made.session)

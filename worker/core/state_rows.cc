@@ -297,8 +297,11 @@ void AnswerWhy(ProcessCore& core, const std::string& hex, proto::StateAnswer& an
   core.owner.references.ForEach([&](const ObjectEntry& object) {
     if (object.owned && object.id == *id) answer.set_words(WhyObject(object));
   });
-  if (answer.words().empty() && id->index() == 0 && core.owner.references.HasMade(id->sequence())) {
+  if (!answer.words().empty() || !core.owner.references.HasMade(id->sequence())) return;
+  if (id->index() == 0) {
     AddCount(telemetry::kWhyMade, 1, answer);
+  } else if (!IsDetachedActorHandle(*id)) {  // Which is counted nowhere.
+    answer.set_words("the object was freed: nothing holds it any more");
   }
 }
 

@@ -85,7 +85,11 @@ SCENARIO("why: the maker of an id says what that one waits for, or that it runs 
   const TaskId ended = TaskId::Make(kSelf, number);
   CHECK(why(ended).words().empty());
   CHECK(count(why(ended), telemetry::kWhyMade) == 1);
+  // An object, whichever result of its call it was.
+  CHECK(why(ReturnOf(ended, 1)).words() == "the object was freed: nothing holds it any more");
+  CHECK(why(DetachedActorHandle(ActorId::Make(kSelf, number))).words().empty());
   const TaskId next = TaskId::Make(kSelf, number + 1);
+  CHECK(why(ReturnOf(next, 1)).words().empty());
   for (const TaskId unknown : {next, next, TaskId::Make(kWorker, 1)})
     CHECK(why(unknown).counts_size() == 0);
 }

@@ -23,8 +23,9 @@ struct ActorFixture : Fixture {
     record.spec.set_kind(proto::TaskTemplate::ACTOR_METHOD);
     return record;
   }
-  ObjectHandle Create(const TemplateRecord& creation) {
-    TaskRecord* task = owner.tasks.Add(creation, {}, nullptr, {});
+  // `argument`: a call whose value its constructor waits for.
+  ObjectHandle Create(const TemplateRecord& creation, const ObjectHandle& argument = {}) {
+    TaskRecord* task = owner.tasks.Add(creation, Encoded(argument), Uses(argument), {});
     ObjectHandle handle(task->first_return);
     owner.references.List(*handle.entry());
     owner.created_actors.Create(*task);
@@ -33,18 +34,20 @@ struct ActorFixture : Fixture {
   }
   // `argument`: a call whose value this one waits for.
   ObjectHandle Call(const ObjectHandle& actor, const ObjectHandle& argument = {}) {
-    std::unique_ptr<TaskReferences> references;
-    if (argument) {
-      references = std::make_unique<TaskReferences>();
-      references->arguments.push_back({argument.entry(), 0, false});
-      owner.references.AddUse(*argument.entry());
-    }
-    InlineBytes encoded;
-    if (argument) encoded = InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0}));
-    TaskRecord* task = owner.tasks.Add(Method(), std::move(encoded), std::move(references), {});
+    TaskRecord* task = owner.tasks.Add(Method(), Encoded(argument), Uses(argument), {});
     ObjectHandle result(task->first_return);
     owner.actors.Submit(owner.actors.ClientOf(*actor.entry()), *actor.entry(), *task);
     return result;
+  }
+  std::unique_ptr<TaskReferences> Uses(const ObjectHandle& argument) {
+    if (!argument) return nullptr;
+    auto references = std::make_unique<TaskReferences>();
+    references->arguments.push_back({argument.entry(), 0, false});
+    owner.references.AddUse(*argument.entry());
+    return references;
+  }
+  static InlineBytes Encoded(const ObjectHandle& argument) {
+    return argument ? InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0})) : InlineBytes();
   }
   void GrantActor() {
     proto::LeaseGrant grant;
@@ -81,6 +84,40 @@ SCENARIO("an actor that is killed to restart while it waits for a worker goes on
   CHECK(f.transport.Count(FrameKind::kLeaseDemand) == 0);  // What it asked for stands.
   f.GrantActor();
   CHECK(f.TakePush().lease == 5);
+}
+
+SCENARIO(
+    "of an actor that will not start nothing stays asked for or held, whichever node refused it") {
+  ActorFixture f;
+  const auto wants_none = [&f] {
+    proto::LeaseDemand last;
+    REQUIRE(last.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
+    return last.key() == f.demand.key() && last.wanted() == 0;
+  };
+  SECTION("its worker cannot be started") {
+    const ObjectHandle actor = f.Create(f.Creation());
+    proto::LeaseRefused refused;
+    refused.set_key(f.demand.key());
+    refused.set_error(static_cast<uint32_t>(ErrorKind::kSystem));
+    f.owner.OnFrame(RayletOf(2), {FrameKind::kLeaseRefused, refused.SerializeAsString()});
+    CHECK(wants_none());
+  }
+  SECTION("an argument of its constructor failed") {
+    const bool has_worker = GENERATE(false, true);
+    CAPTURE(has_worker);
+    const ObjectHandle argument = f.Submit(f.Template(0));
+    f.Grant();
+    CHECK(f.transport.Count(FrameKind::kLeaseDemand) == 1);
+    f.transport.Take(FrameKind::kLeaseDemand);
+    const ObjectHandle actor = f.Create(f.Creation(), argument);
+    if (has_worker) f.GrantActor();
+    f.Reply(f.TakePush(), "no", ReplyStatus::kFailed);
+    if (has_worker) {
+      CHECK(f.transport.Count(FrameKind::kKillWorker) == 1);
+    } else {
+      CHECK(wants_none());
+    }
+  }
 }
 
 SCENARIO("who waits for an actor's creation is told of the actor, whatever state it is in") {

@@ -103,6 +103,7 @@ void CreatedActors::OnArgumentsReady(TaskRecord& creation) {
   if (creation.references) {
     for (const auto& argument : creation.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
+      EndLease(actor, "an argument of its constructor failed");
       SetDead(actor, {ErrorKind::kActorDied,
                       absl::StrCat("an argument of the constructor failed: ",
                                    argument.object->extra->error.message),
@@ -150,6 +151,7 @@ void CreatedActors::OnRefused(const proto::LeaseRefused& refused) {
   auto kind = static_cast<ErrorKind>(refused.error());
   if (kind == ErrorKind::kTaskUnschedulable) kind = ErrorKind::kActorUnschedulable;
   if (kind == ErrorKind::kGroupRemoved) kind = ErrorKind::kActorGroupRemoved;
+  Withdraw(*found->second);  // Another node may have refused: this one still counts on it.
   SetDead(*found->second, {kind, refused.message(), {}});
 }
 

@@ -660,6 +660,7 @@ deploy() {
     log=$(mktemp)
     check_deploy "$area" 2>&1 | tee "$log" || result=$?
     ((result == 0)) || status=1
+    ((result != 0)) || grep -qE '^(Ran [1-9]|[0-9]+ passed)' "$log" || result=77
     record_deploy "$area" "$began" "$result" "$log"
   done
   return "$status"
@@ -710,8 +711,9 @@ record_deploy() {
 
 # What a run says of itself: how many tests, and the sizes of images.
 deploy_figure() {
-  sed -n 's/^Ran \([0-9]* tests\).*/\1/p; s/^\([0-9]*\) passed.*/\1 tests/p; s/^.*\/\(sheaf-[^ ]*\)\.oci\.tar: .*, \([0-9]* MB\) compressed/\1 \2/p' "$1" |
-    sort -u | paste -sd ',' | sed 's/,/, /g'
+  sed -n 's/^Ran \([0-9]* tests\).*/\1/p; s/^\([0-9]*\) passed\(, [0-9]* skipped\)*.*/\1 tests\2/p
+    s/^OK (skipped=\([0-9]*\))/\1 skipped/p; s/^\([0-9]* skipped\).*/\1/p; s/^.*\/\(sheaf-[^ ]*\)\.oci\.tar: .*, \([0-9]* MB\) compressed/\1 \2/p' "$1" |
+    sort -u | paste -sd ',' | sed 's/, */, /g'
 }
 
 # The sources of the page and, beside them, the packages that its lock names: npm writes into build/ alone.

@@ -69,21 +69,25 @@ class Case(unittest.TestCase):
 
 
 class Slurm(Case):
+    def variables(self, task: int, tasks: int) -> dict[str, str]:
+        """Of a task of a step."""
+        return {
+            "SLURM_JOB_ID": "77",
+            "SLURM_STEP_ID": "0",
+            "SLURM_NTASKS": str(tasks),
+            "SLURM_PROCID": str(task),
+            "SLURM_SUBMIT_DIR": str(self.folder),
+            "SLURM_CPUS_PER_TASK": "1",
+            "CLUSTER_HOST": "127.0.0.1",
+            "CLUSTER_FLAGS": f"{SMALL} --include-dashboard=false",
+            "CLUSTER_SECONDS": "30",
+        }
+
     def step(self, *program: str, tasks: int = 3, **more: str) -> list[subprocess.Popen]:
         """As srun --ntasks-per-node=1 starts it."""
         begun = []
         for task in range(tasks):
-            variables = {
-                "SLURM_JOB_ID": "77",
-                "SLURM_STEP_ID": "0",
-                "SLURM_NTASKS": str(tasks),
-                "SLURM_PROCID": str(task),
-                "SLURM_SUBMIT_DIR": str(self.folder),
-                "SLURM_CPUS_PER_TASK": "1",
-                "CLUSTER_HOST": "127.0.0.1",
-                "CLUSTER_FLAGS": f"{SMALL} --include-dashboard=false",
-                "CLUSTER_SECONDS": "30",
-            }
+            variables = self.variables(task, tasks)
             process = subprocess.Popen(
                 [DEPLOY / "slurm/sheaf-cluster.sh", *program],
                 env=self.environment | variables | more,
@@ -105,6 +109,34 @@ class Slurm(Case):
         self.assertEqual(["", ""], said[1:])
         self.assertEqual([], self.living())
         self.assertEqual([], list(self.folder.iterdir()))
+
+    @long
+    def test_the_job_finds_what_lies_beside_it(self):
+        for name in ("sheaf-cluster.sh", "sheaf.sbatch"):
+            shutil.copy(DEPLOY / "slurm" / name, self.folder)
+        (self.folder / "train.py").write_text("print('it trains')")
+        # What sbatch does, as far as it is seen from within: the script is run from where it was
+        # submitted, and srun starts its words, past the options, once a machine.
+        srun = self.folder / "srun"
+        srun.write_text(
+            "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\n"
+            'for task in 0 1 2 3; do SLURM_PROCID=$task "$@" & done; wait'
+        )
+        srun.chmod(0o755)
+        job = subprocess.Popen(
+            ["bash", "sheaf.sbatch"],
+            cwd=self.folder,
+            env=self.environment
+            | {"PATH": f"{self.folder}:{os.environ['PATH']}"}
+            | self.variables(0, 4),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.addCleanup(job.kill)
+        self.assertEqual("it trains\n", self.ended(job))
+        self.assertEqual(0, job.returncode)
+        self.until(lambda: not self.living(), "nodes are left")
 
     @long
     def test_a_step_that_is_killed_leaves_no_token(self):
@@ -157,7 +189,7 @@ class Slurm(Case):
         for task in tasks:
             self.ended(task)
             self.assertEqual(143, task.returncode)
-        self.assertEqual([], self.living())
+        self.until(lambda: not self.living(), "nodes are left")  # Killed ones take a moment.
         self.assertEqual([], list(self.folder.iterdir()))
 
     @long

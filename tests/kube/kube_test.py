@@ -29,6 +29,7 @@ from kubelet import ROOT, Kubelet, Pod
 from network import DOMAIN, GATEWAY, Network, Wire
 
 SPACE, RELEASE, ENCRYPTED = "data", "prod", "safe"
+CHART = ROOT / "deploy/helm/sheaf"
 CORE, APPS = f"/api/v1/namespaces/{SPACE}", f"/apis/apps/v1/namespaces/{SPACE}"
 WORKERS = f"{APPS}/deployments/prod-sheaf-workers"
 COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -42,7 +43,6 @@ VALUES = {
         {
             "name": "workers",
             "replicas": 2,
-            "drainSeconds": 60,
             "resources": {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
             "flags": SMALL,
         }
@@ -66,6 +66,49 @@ calls = [where.options(scheduling_strategy=place).remote(words) for place in pla
 print("tasks ran on", *sheaf.get(calls))
 """
 WORDS = "what-tasks-are-told"
+# Calls on the workers for as long as the head is the one of the beginning, and some more; and an
+# actor of the head that outlives it.
+LONG = """
+import sheaf
+sheaf.init(namespace="upgraded")
+def head():
+    return [node["NodeID"] for node in sheaf.nodes()
+            if node["Alive"] and node["Labels"].get("ray.io/node-group") == "head"]
+@sheaf.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)
+class Keeper:
+    def generation(self):
+        return sheaf.get_runtime_context().get_node_id()
+@sheaf.remote
+def double(number):
+    return 2 * number
+keeper = Keeper.options(name="keeper", lifetime="detached",
+                        label_selector={"ray.io/node-group": "head"}).remote()
+first, number, more = head(), 0, 50
+assert first == [sheaf.get(keeper.generation.remote())]
+print("begun", flush=True)
+while more:
+    assert sheaf.get([double.remote(number + i) for i in range(10)]) == [
+        2 * (number + i) for i in range(10)]
+    number, more = number + 10, more - (head() not in ([], first))
+assert head() == [sheaf.get(keeper.generation.remote())]
+print("all calls were right")
+"""
+FOUND = """
+import sheaf
+sheaf.init(namespace="upgraded")
+print("keeper is on", sheaf.get(sheaf.get_actor("keeper").generation.remote()))
+"""
+# What has begun when the release goes, on two nodes.
+BEGUN = """
+import sheaf, time
+sheaf.init()
+@sheaf.remote(num_cpus=2)
+def slow():
+    print("the task has begun", flush=True)
+    time.sleep(10)
+    return "what had begun"
+print(sheaf.get(slow.remote()), "has ended")
+"""
 # A collective of the head, which lends no CPUs, and of a worker.
 COLLECTIVE = """
 import sheaf, numpy
@@ -123,10 +166,23 @@ class Kube(unittest.TestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         return done.stdout
 
-    def install(self, verb: str, values: Object = VALUES) -> None:
+    def install(self, verb: str, values: Object = VALUES, chart: pathlib.Path = CHART) -> None:
         file = FOLDER / "values.json"
         file.write_text(json.dumps(values))
-        self.helm(verb, self.release, str(ROOT / "deploy/helm/sheaf"), "-f", str(file))
+        self.helm(verb, self.release, str(chart), "-f", str(file))
+
+    def everything(self) -> set[str]:
+        """Of the namespace, of all kinds that there are."""
+        groups = [
+            group["preferredVersion"]["groupVersion"] for group in self.api.get("/apis")["groups"]
+        ]
+        found = set()
+        for version in ["/api/v1", *(f"/apis/{group}" for group in groups)]:
+            for kind in self.api.get(version)["resources"]:
+                if kind["namespaced"] and "list" in kind["verbs"] and kind["name"] != "events":
+                    items = self.api.items(f"{version}/namespaces/{SPACE}/{kind['name']}")
+                    found |= {f"{kind['name']}/{one['metadata']['name']}" for one in items}
+        return found
 
     def pods(self, component: str) -> list[Object]:
         """Those that are not on their way out."""
@@ -136,6 +192,16 @@ class Kube(unittest.TestCase):
 
     def ready(self, component: str) -> list[Object]:
         return [pod for pod in self.pods(component) if is_ready(pod)]
+
+    def workers(self) -> set[str]:
+        return {name for name in self.kubelet.pods if name != HEAD}
+
+    def left_in_order(self, pods: dict[str, Pod]) -> None:
+        """All of `pods` ended by themselves when they were asked to, workers with nothing to do."""
+        for name, pod in pods.items():
+            self.assertEqual(0, pod.container.code(), name)
+            if name != HEAD:
+                self.assertIn("is DRAINED", pod.last_words)
 
     def head(self) -> Pod:
         return self.kubelet.pods[f"{self.release}-sheaf-head-0"]
@@ -164,16 +230,33 @@ class Kube(unittest.TestCase):
         except OSError:
             return False
 
+    def submit(self, program: str, **wanted) -> str:
+        """The id of a submitted command."""
+        until("the job server answers", self.answers)
+        command = {"entrypoint": shlex.join(["python", "-c", program]), **wanted}
+        return self.jobs("", command)["submission_id"]
+
+    def says(self, job: str, words: str) -> bool:
+        return words in self.jobs(f"{job}/logs")["logs"]
+
     def job(self, program: str) -> str:
         """What a submitted command prints."""
-        until("the job server answers", self.answers)
-        command = {"entrypoint": shlex.join(["python", "-c", program])}
-        name = self.jobs("", command)["submission_id"]
-        ended = ("SUCCEEDED", "FAILED", "STOPPED")
-        until("the job has ended", lambda: self.jobs(name)["status"] in ended)
+        name = self.submit(program)
+        status = self.outcome(name)
         logs = self.jobs(f"{name}/logs")["logs"]
-        self.assertEqual("SUCCEEDED", self.jobs(name)["status"], logs)
+        self.assertEqual("SUCCEEDED", status, logs)
         return logs
+
+    def outcome(self, job: str) -> str:
+        until("the job server answers", self.answers)
+        ended = ("SUCCEEDED", "FAILED", "STOPPED")
+        until("the job has ended", lambda: self.jobs(job)["status"] in ended)
+        return self.jobs(job)["status"]
+
+    def left_behind(self, job: str) -> str:
+        """What a job has printed on a worker, which has taken it along."""
+        (log,) = FOLDER.glob(f"pods/*/volumes/state/sessions/*/logs/job-driver-{job}.log")
+        return log.read_text()
 
     def test_01_the_chart_is_admitted_where_only_restricted_pods_are(self):
         strict = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -182,6 +265,8 @@ class Kube(unittest.TestCase):
         # The rule is at work.
         pod = {"metadata": {"name": "bad"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
         until("the account of the namespace", lambda: self.api.items(f"{CORE}/serviceaccounts"))
+        until("what each has", lambda: self.api.items(f"{CORE}/configmaps"))
+        type(self).before = self.everything()
         with self.assertRaisesRegex(Refused, "violates PodSecurity"):
             self.api.post(f"{CORE}/pods", pod)
 
@@ -317,18 +402,51 @@ class Kube(unittest.TestCase):
         self.assertLess(jobs, {job["submission_id"] for job in self.jobs()})
         self.assertEqual({0}, {pod.restarts for pod in self.kubelet.pods.values()})
 
-    def test_11_with_the_release_all_goes_but_the_token_and_the_state(self):
-        self.helm("uninstall", RELEASE)
-        until("no pod is left", lambda: not self.api.items(f"{CORE}/pods"))
-        kinds = ("services", "serviceaccounts", "secrets", "persistentvolumeclaims")
-        left = {
-            one["metadata"]["name"]
-            for kind in kinds
-            for one in self.api.items(f"{CORE}/{kind}", labelSelector=OURS)
-        }
-        self.assertEqual({"prod-sheaf-token", f"state-{HEAD}"}, left)
+    def test_11_an_upgrade_lets_work_go_on_and_keeps_the_state(self):
+        chart = FOLDER / "chart"
+        shutil.copytree(CHART, chart)
+        about = chart / "Chart.yaml"
+        about.write_text(about.read_text().replace("\nversion: 0.", "\nversion: 1000."))
+        (group,) = VALUES["workerGroups"]
+        values = {**VALUES, "workerGroups": [{**group, "labels": {"generation": "second"}}]}
+        values["head"] = {**VALUES["head"], "labels": {"generation": "second"}}
+        jobs = {job["submission_id"] for job in self.jobs()}
+        secret = self.api.get(f"{CORE}/secrets/prod-sheaf-token")["data"]
+        before = self.kubelet.pods
 
-    def test_12_with_certificates_nodes_say_nothing_in_plain(self):
+        job = self.submit(LONG, entrypoint_num_cpus=1)
+        until("it has begun", lambda: self.says(job, "begun"))
+        self.install("upgrade", values, chart)
+        until("no pod of before is there", lambda: not before.keys() & self.workers())
+        until(
+            "nor the head of before",
+            lambda: self.kubelet.pods.get(HEAD, before[HEAD]) is not before[HEAD],
+        )
+        until("the head is ready", lambda: self.ready("head"))
+        until("the workers are ready", lambda: len(self.ready("worker")) == 2)
+
+        self.assertEqual("SUCCEEDED", self.outcome(job))
+        self.assertIn("all calls were right", self.left_behind(job))
+        self.assertIn("keeper is on", self.job(FOUND))
+        self.assertLess(jobs, {job["submission_id"] for job in self.jobs()})
+        self.assertEqual(secret, self.api.get(f"{CORE}/secrets/prod-sheaf-token")["data"])
+        nodes = json.loads(self.sheaf("list", "nodes", "--json"))["nodes"]
+        alive = [node for node in nodes if node["state"] == "ALIVE"]
+        self.assertEqual(["second"] * 3, [node["labels"].get("generation") for node in alive])
+        self.assertEqual({0}, {pod.restarts for pod in self.kubelet.pods.values()})
+        self.left_in_order(before)
+
+    def test_12_with_the_release_all_goes_but_the_token_and_the_state(self):
+        pods = self.kubelet.pods
+        job = self.submit(BEGUN, entrypoint_num_cpus=1)
+        until("its task runs", lambda: self.says(job, "the task has begun"))
+        self.helm("uninstall", RELEASE)
+        kept = {"secrets/prod-sheaf-token", f"persistentvolumeclaims/state-{HEAD}"}
+        until("nothing else is left", lambda: self.everything() - self.before == kept)
+        self.left_in_order(pods)
+        self.assertIn("what had begun has ended", self.left_behind(job))
+
+    def test_13_with_certificates_nodes_say_nothing_in_plain(self):
         type(self).release = ENCRYPTED
         folder = FOLDER / "certificates"
         full = f"{ENCRYPTED}-sheaf"

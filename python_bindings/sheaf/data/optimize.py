@@ -19,7 +19,7 @@ from sheaf.data.errors import DataError
 from sheaf.data.exchanges.aggregation import Aggregate
 from sheaf.data.exchanges.exchange import ByKeys, Shuffle
 from sheaf.data.exchanges.sort import Sort
-from sheaf.data.expressions.expression import Star
+from sheaf.data.expressions.several import StarExpr, UnnestExpr
 
 __all__ = ["optimized"]
 
@@ -133,7 +133,7 @@ def _read_by(expressions: Iterable[Any]) -> _Columns:
     """The columns that expressions read; None where one stands for all."""
     found: set[str] = set()
     for expression in expressions:
-        if isinstance(expression, Star):
+        if isinstance(expression, (StarExpr, UnnestExpr)):
             return None
         below = _read_by(expression.inputs())
         if below is None:

@@ -212,6 +212,8 @@ def known_rows(node: Node) -> int | None:
         return None
     if isinstance(node, Union):
         return sum(known)
+    if isinstance(node, Zip) and len(set(known)) == 1:  # Else the run says what is wrong.
+        return known[0]
     if isinstance(node, Map):
         return known[0] if node.keeps_rows else None
     if isinstance(node, (Repartition, RandomizeBlocks)) or (

@@ -267,9 +267,8 @@ class Scheduler(Flow):
         if state.is_busy or not state.open_inputs:
             return False
         is_barrier = state.spec.arrange is not None or state.spec.merge is not None
-        return is_barrier or all(
-            self._behind_barrier(self.states[index]) for index in state.open_inputs
-        )
+        feeders = [self.states[index] for index in state.open_inputs]
+        return is_barrier or all(map(self._behind_barrier, feeders))
 
     def _add_actor(self, state: State, beside: Amounts) -> bool:
         if not self.resources.fits(state.spec.needs, beside):

@@ -162,6 +162,8 @@ _KNOWN: dict[str, Any] = {
     "enable_progress_bars": True,
     "broadcast_join_bytes": 64 * _MIB,
     "small_input_bytes": 8 * _MIB,  # Below this, what needs no function of the user runs here.
+    "skewed_partition_factor": 4.0,
+    "skewed_partition_bytes": 256 * _MIB,
     "shuffle_strategy": ShuffleStrategy.HASH_SHUFFLE,
     "print_on_execution_start": True,
     "retried_io_errors": [
@@ -187,6 +189,8 @@ class DataContext:
         execution_options: ExecutionOptions.
         broadcast_join_bytes: a join whose one side is smaller moves only that side.
         small_input_bytes: below this, what needs no function of the user's runs in this process.
+        skewed_partition_factor, skewed_partition_bytes: a partition of a sort or a join that has
+            over so many times the bytes of the median, and over so many bytes, is split.
         retried_io_errors: words or regular expressions; reading or writing a file is tried up to 10
             times on errors that have one of them, with growing pauses.
     """

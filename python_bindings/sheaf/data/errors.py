@@ -18,6 +18,7 @@ __all__ = [
     "FileFormatError",
     "MissingPackageError",
     "NotRepeatableError",
+    "PlanTooDeepError",
     "SchemaMismatchError",
     "UserCodeError",
     "WriteError",
@@ -86,6 +87,10 @@ class SchemaMismatchError(DataError, TypeError):
 
 class BatchError(DataError, ValueError):
     """A value that should be rows or a batch is not: None, a scalar, columns of several lengths."""
+
+
+class PlanTooDeepError(DataError, ValueError):
+    """A dataset was made of a chain of too many operators."""
 
 
 class FileFormatError(DataError, ValueError):

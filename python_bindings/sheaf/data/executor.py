@@ -74,7 +74,10 @@ class Executor(Scheduler):
             if state.spec.kind == "source" and not state.finished:
                 for bundle in state.spec.bundles:
                     self._pass_on(state, Held(bundle, 0))
-                self._finish(state)
+                    if state.finished:  # A limit has had enough.
+                        break
+                else:
+                    self._finish(state)
         self._grow_pools()
         self._schedule()
 

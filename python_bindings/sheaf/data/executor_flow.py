@@ -37,14 +37,11 @@ class Flow:
         self._order = self._downstream_first(states[-1])
 
     def _downstream_first(self, state: State) -> list[State]:
-        return [
-            state,
-            *(
-                s
-                for feeder in state.spec.inputs
-                for s in self._downstream_first(self.states[feeder])
-            ),
-        ]
+        order, left = [], [state]
+        while left:
+            order.append(left.pop())
+            left += [self.states[feeder] for feeder in reversed(order[-1].spec.inputs)]
+        return order
 
     def _pass_on(self, state: State, held: Held) -> None:
         """An output of `state` goes to whom it feeds."""

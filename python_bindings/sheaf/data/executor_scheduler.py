@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 from sheaf.data.budget import Amounts, Budget, Resources, largest
 from sheaf.data.executor_flow import Flow
@@ -125,13 +126,24 @@ class Scheduler(Flow):
         slots = self._slots(state)
         more = len(state.queue) // (4 * slots)
         bundles, size = list(work.bundles), work.size_bytes
-        while more > 0 and size < _SMALL_BYTES and state.queue[0][0].payload is None:
+        rows, wanted = sum(bundle.num_rows for bundle in bundles), self._rows_wanted(state)
+        while (
+            more > 0 and size < _SMALL_BYTES and rows < wanted and state.queue[0][0].payload is None
+        ):
             other, other_charge = state.queue.popleft()
             bundles += other.bundles
             size += other.size_bytes
+            rows += sum(bundle.num_rows for bundle in other.bundles)
             charge += other_charge
             more -= 1
         return Work(tuple(bundles)), charge
+
+    def _rows_wanted(self, state: State) -> float:
+        """How many rows the next task is worth: what a limit downstream lacks, and twice as many
+        for each task before, as few of them may get there."""
+        limits = [other for other in self._downstream(state) if other.spec.kind == "limit"]
+        lacking = min((other.rows_left for other in limits), default=math.inf)
+        return lacking * 2.0 ** min(state.sequence, 64)
 
     def _slots(self, state: State) -> int:
         """How many tasks of `state` could run at once, at least 1."""
@@ -255,9 +267,8 @@ class Scheduler(Flow):
         if state.is_busy or not state.open_inputs:
             return False
         is_barrier = state.spec.arrange is not None or state.spec.merge is not None
-        return is_barrier or all(
-            self._behind_barrier(self.states[index]) for index in state.open_inputs
-        )
+        feeders = [self.states[index] for index in state.open_inputs]
+        return is_barrier or all(map(self._behind_barrier, feeders))
 
     def _add_actor(self, state: State, beside: Amounts) -> bool:
         if not self.resources.fits(state.spec.needs, beside):

@@ -9,6 +9,7 @@ so when it runs.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +20,7 @@ from sheaf.data.errors import DataError
 from sheaf.data.exchanges.aggregation import Aggregate
 from sheaf.data.exchanges.exchange import ByKeys, Shuffle
 from sheaf.data.exchanges.sort import Sort
-from sheaf.data.expressions.expression import Star
+from sheaf.data.expressions.several import StarExpr, UnnestExpr
 
 __all__ = ["optimized"]
 
@@ -133,7 +134,7 @@ def _read_by(expressions: Iterable[Any]) -> _Columns:
     """The columns that expressions read; None where one stands for all."""
     found: set[str] = set()
     for expression in expressions:
-        if isinstance(expression, Star):
+        if isinstance(expression, (StarExpr, UnnestExpr)):
             return None
         below = _read_by(expression.inputs())
         if below is None:
@@ -186,6 +187,10 @@ def _limited(node: plan.Node, rows: int) -> plan.Node:
     """What gives the first rows of a node, and perhaps more."""
     if isinstance(node, plan.Map) and node.keeps_rows and node.is_plain:
         return _over(node, [_limited(node.inputs[0], rows)])
+    if isinstance(node, plan.Blocks):
+        ends = itertools.accumulate(bundle.num_rows for bundle in node.bundles)
+        needed = next((n for n, end in enumerate(ends, 1) if end >= rows), len(node.bundles))
+        return dataclasses.replace(node, bundles=node.bundles[:needed])
     if not isinstance(node, plan.Read):
         return node
     shorten = getattr(node.datasource, "with_row_limit", None)

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from sheaf.data.compute import TaskOptions
+from sheaf.data.errors import PlanTooDeepError
 from sheaf.data.operators import Bundle
+
+_DEEPEST = 400  # Operators one behind the other: what walks over them is recursive.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -17,9 +20,40 @@ class Node:
 
     Attributes:
         inputs: what it reads from.
+
+    Raises:
+        PlanTooDeepError: there are too many operators one behind the other.
     """
 
     inputs: tuple[Node, ...]
+    _depth: ClassVar[int] = 1  # Each has its own, which is not among the fields.
+
+    def __post_init__(self) -> None:
+        depth = 1 + max((child._depth for child in self.inputs), default=0)
+        if depth > _DEEPEST:
+            raise PlanTooDeepError(
+                f"{self.name}: the plan has over {_DEEPEST} operators one behind the other: use "
+                "materialize() now and then"
+            )
+        object.__setattr__(self, "_depth", depth)
+
+    def __reduce__(self) -> Any:
+        """Without recursion, which a long chain has no room for: all operators one by one, each
+        with the places of its inputs."""
+        places: dict[int, int] = {}
+        flat: list[tuple[type[Node], dict[str, Any], list[int]]] = []
+        left: list[tuple[Node, bool]] = [(self, False)]
+        while left:
+            node, is_ready = left.pop()
+            if id(node) in places:
+                continue
+            if not is_ready:
+                left += [(node, True), *((child, False) for child in node.inputs)]
+                continue
+            places[id(node)] = len(flat)
+            inputs = [places[id(child)] for child in node.inputs]
+            flat.append((type(node), {**node.__dict__, "inputs": ()}, inputs))
+        return _rebuilt, (flat,)
 
     @property
     def name(self) -> str:
@@ -34,6 +68,15 @@ class Node:
     def with_inputs(self, *inputs: Node) -> Any:
         """The same over other inputs."""
         return dataclasses.replace(self, inputs=inputs)
+
+
+def _rebuilt(flat: list[tuple[type[Node], dict[str, Any], list[int]]]) -> Node:
+    made: list[Node] = []
+    for kind, state, inputs in flat:
+        node = object.__new__(kind)
+        node.__dict__.update(state, inputs=tuple(made[place] for place in inputs))
+        made.append(node)
+    return made[-1]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -212,6 +255,8 @@ def known_rows(node: Node) -> int | None:
         return None
     if isinstance(node, Union):
         return sum(known)
+    if isinstance(node, Zip) and len(set(known)) == 1:  # Else the run says what is wrong.
+        return known[0]
     if isinstance(node, Map):
         return known[0] if node.keeps_rows else None
     if isinstance(node, (Repartition, RandomizeBlocks)) or (

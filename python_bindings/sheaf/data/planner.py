@@ -23,6 +23,8 @@ from sheaf.data.tasks import (
 )
 from sheaf.data.user_code import ClassUdf
 
+_MOST_FUSED = 64  # Maps in one task: their generators are one in another.
+
 
 @dataclasses.dataclass
 class Stage:
@@ -158,6 +160,9 @@ class Planner:
         if before.kind != "map" or stage is None or before.pool or node.options.pool:
             return False
         if not isinstance(stage.function, (MapFunction, ReduceFunction)):
+            return False
+        own = getattr(stage.function, "after", stage.function).transform
+        if transforms.is_chain(own) and len(own.args[0]) >= _MOST_FUSED:
             return False
         if node.rows and (node.alone or isinstance(stage.function, ReduceFunction)):
             return False  # A write of so many rows to a file waits for them.

@@ -45,6 +45,17 @@ def rows_of(bundles: Sequence[Bundle]) -> int:
     return sum(bundle.num_rows for bundle in bundles)
 
 
+def equal_rows(counts: Sequence[int]) -> int:
+    """How many rows each of the inputs of a zip has.
+
+    Raises:
+        ValueError: they have several numbers of rows.
+    """
+    if len(set(counts)) > 1:
+        raise ValueError(f"zip: the datasets have {list(counts)} rows: want equal numbers")
+    return counts[0]
+
+
 def even_ends(rows: int, count: int) -> list[int]:
     """Where `count` parts of about equal numbers of rows end."""
     return [rows * part // count for part in range(1, count + 1)]
@@ -98,9 +109,7 @@ class ZipBlocks:
         Raises:
             ValueError: the inputs have several numbers of rows.
         """
-        counts = [rows_of(bundles) for bundles in given]
-        if len(set(counts)) > 1:
-            raise ValueError(f"zip: the datasets have {counts} rows: want equal numbers")
+        equal_rows([rows_of(bundles) for bundles in given])
         ends, end = [], 0
         for bundle in given[0]:
             if bundle.num_rows:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from sheaf import cloudpickle
 from sheaf.data import block as blocks
 from sheaf.data import transforms
-from sheaf.data.exchanges.partition import Borders, fetched
+from sheaf.data.exchanges.partition import Borders, Pieces, fetched
 from sheaf.data.task_context import TaskContext
 from sheaf.data.user_code import ClassUdf
 
@@ -212,8 +212,8 @@ def run(
         Headers, each with its table.
     """
     parts = [
-        one if cut is None or not isinstance(one, (pa.Table, pa.RecordBatch)) else _cut(one, *cut)
-        for one, cut in zip(_as_tables(fetched(given)), cuts)
+        _cut(one, *cut) if cut is not None and _is_whole(source, one) else one
+        for source, one, cut in zip(given, _as_tables(fetched(given, cuts)), cuts)
     ]
     files = tuple(name for one in given for name in _files_of(one))
     outputs = iter(function(parts, payload))
@@ -242,6 +242,11 @@ def _as_tables(given: Sequence[Any]) -> list[Any]:
         one if isinstance(one, pa.Table) or callable(one) else blocks.batch_to_table(one)
         for one in given
     ]
+
+
+def _is_whole(source: Any, found: Any) -> bool:
+    """Whether a table is there of which only some rows may be wanted."""
+    return isinstance(found, (pa.Table, pa.RecordBatch)) and not isinstance(source, Pieces)
 
 
 def _cut(table: Any, start: int, stop: int) -> Any:

@@ -339,6 +339,7 @@ def test_each_name_of_ray_is_there():
         "Schema": data.Schema,
         "preprocessors": data.preprocessors,
         "aggregate": aggregate,
+        "expressions": data.expressions,
     }
     missing = {
         owner: [name for name in names[owner] if not hasattr(found, name)]

@@ -2,12 +2,14 @@
 """Datasets on real processes: what maps, exchanges, splits and reductions give, in which order, with
 how many blocks; what wrong use says."""
 
+import pickle
+
 import numpy as np
 import pandas
 import pyarrow as pa
 import pytest
 import sheaf
-from sheaf import data
+from sheaf import cloudpickle, data
 from sheaf.data import aggregate, errors
 
 ROWS = 2000
@@ -94,6 +96,24 @@ def test_limit_runs_no_more_than_it_needs(tmp_path):
     assert ids(found.limit(3)) == [0, 1, 2]
     assert len(list(tmp_path.iterdir())) < 1000
     assert data.range(10).limit(0).take_all() == []
+
+
+def test_a_chain_of_400_operators_runs_and_pickles(base):
+    """Nothing on the way is as deep as the chain is long, but what has room for that."""
+    mapped = base
+    for _ in range(395):
+        mapped = mapped.map_batches(lambda b: {**b, "k": b["k"] + 1})
+    same = pickle.loads(cloudpickle.dumps(mapped))
+    assert [row["k"] for row in same.take(5)] == [row["k"] + 395 for row in base.take(5)]
+    with pytest.raises(ValueError, match="MapBatches.* over 400 operators .* use materialize"):
+        for _ in range(100):
+            mapped = mapped.map_batches(lambda b: b)
+
+
+def test_plans_that_share_operators_share_them_when_they_are_pickled(base):
+    shared = base.filter(lambda row: True)
+    both = pickle.loads(cloudpickle.dumps(shared.limit(5).union(shared.limit(3))))._plan
+    assert both.inputs[0].inputs[0] is both.inputs[1].inputs[0]
 
 
 def test_union_and_zip(base):

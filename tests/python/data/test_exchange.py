@@ -180,10 +180,10 @@ def test_even_partitions_want_no_advice(cluster):
 
 def test_a_partition_that_one_task_gets_is_warned_of(caplog):
     counts = skew.Counts(sizes=np.array([300 << 20, 10 << 20, 0, 12 << 20]))
-    counts.warn("MapGroups")
+    counts.warn("MapGroups", skew.Skewed())
     assert "MapGroups: one of 4 partitions has 300 MiB, the median 12 MiB" in caplog.text
     caplog.clear()
-    skew.Counts(sizes=np.array([300 << 20, 100 << 20])).warn("MapGroups")
+    skew.Counts(sizes=np.array([300 << 20, 100 << 20])).warn("MapGroups", skew.Skewed())
     assert not caplog.text
 
 

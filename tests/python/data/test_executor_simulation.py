@@ -393,6 +393,26 @@ def test_random_plans(part):
         run(seed)
 
 
+def test_tasks_in_front_of_a_limit_take_as_many_rows_as_it_lacks_and_then_twice_as_many():
+    bundles = tuple(Bundle(None, 0, 1, 10, (i,)) for i in range(5000))
+    operators = [
+        Operator("source", "source", bundles=bundles),
+        Operator("map", "map", inputs=(0,), needs={"CPU": 1.0}),
+        Operator("limit", "limit", inputs=(1,), limit=3),
+    ]
+    e = machine.Executor(operators, {"CPU": 1.0}, 10**9)
+    taken = []
+    while len(taken) < 5:  # No row gets through.
+        (submitted,) = e.commands()
+        taken.append(len(submitted.work.bundles))
+        e.task_ended(submitted.task)
+    assert taken == [3, 6, 12, 24, 48]
+    (submitted,) = e.commands()
+    e.output_came(submitted.task, Bundle(None, 0, 3, 30))
+    assert [type(command) for command in e.commands()] == [machine.Cancel]
+    assert e.take().num_rows == 3 and e.is_finished()
+
+
 def test_others_wait_for_a_task_that_has_lost_its_actor():
     """What they make would pile up behind it, however often its actor dies."""
     bundles = tuple(Bundle(None, 0, 1, 10, (i,)) for i in range(8))

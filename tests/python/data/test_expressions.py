@@ -11,8 +11,8 @@ pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
-from sheaf import cloudpickle  # noqa: E402
-from sheaf.data import block, transforms  # noqa: E402
+from sheaf import cloudpickle, data  # noqa: E402
+from sheaf.data import block, expressions, transforms  # noqa: E402
 from sheaf.data.datasource.parquet import ParquetDatasource  # noqa: E402
 from sheaf.data.errors import BatchError, ColumnNotFoundError, UserCodeError  # noqa: E402
 from sheaf.data.expressions import (  # noqa: E402
@@ -25,6 +25,7 @@ from sheaf.data.expressions import (  # noqa: E402
     random,
     star,
     udf,
+    unnest,
     uuid,
 )
 from sheaf.data.task_context import TaskContext  # noqa: E402
@@ -240,3 +241,101 @@ def test_filters_of_parquet_readers(tmp_path):
     )
     with pytest.raises(TypeError, match="no form that readers"):
         (col("s").str.upper() == "A").to_pyarrow()
+
+
+# Ray's names of classes.
+
+
+def made_of_kinds():
+    a, b = col("a"), col("b")
+    return {
+        "ColumnExpr": [a],
+        "LiteralExpr": [lit(3)],
+        "AliasExpr": [a.alias("z"), col("n").struct["p"]],
+        "BinaryExpr": [
+            a + 1,
+            1 - a,
+            a * b,
+            a / b,
+            a % b,
+            a // b,
+            a > b,
+            a == b,
+            (a < b) & (a >= b),
+        ],
+        "UnaryExpr": [~(a > b), a.is_null(), a.is_not_null()],
+        "UDFExpr": [udf()(abs)(a), pyarrow_udf()(abs)(a)],
+        "DownloadExpr": [download("s")],
+        "StarExpr": [star()],
+        "UnnestExpr": [unnest(col("n"))],
+        "RandomExpr": [random()],
+        "UUIDExpr": [uuid()],
+        "MonotonicallyIncreasingIdExpr": [monotonically_increasing_id()],
+    }
+
+
+@pytest.mark.parametrize("name", made_of_kinds())
+def test_expressions_have_the_classes_of_ray(name):
+    kinds = {kind: getattr(expressions, kind) for kind in made_of_kinds()}
+    for one in made_of_kinds()[name]:
+        assert [kind for kind, cls in kinds.items() if isinstance(one, cls)] == [name]
+        assert isinstance(pickle.loads(cloudpickle.dumps(one)), kinds[name])
+
+
+def test_operators_say_what_they_are_and_are_made_by_their_names():
+    op = expressions.Operation
+    found = (col("a") % 2) >= col("b")
+    assert (found.op, found.left.op, found.left.right._value) == (op.GE, op.MOD, 2)
+    assert repr(found) == "((col('a') % lit(2)) >= col('b'))"
+    same = expressions.BinaryExpr(op.GE, expressions.BinaryExpr("mod", col("a"), 2), col("b"))
+    assert same.structurally_equals(found)
+    assert same.evaluate(TABLE).equals(found.evaluate(TABLE))
+    inside = col("b").is_in([1, 2])
+    assert (inside.op, inside.right._value) == (op.IN, [1, 2])
+    assert expressions.BinaryExpr(op.IN, col("b"), lit([1, 2])).structurally_equals(inside)
+    assert expressions.UnaryExpr(op.NOT, inside).structurally_equals(~inside)
+    assert (~inside).operand is inside
+    for wrong in (
+        lambda: expressions.BinaryExpr(op.NOT, 1, 2),
+        lambda: expressions.UnaryExpr(op.ADD, col("a")),
+        lambda: expressions.BinaryExpr("plus", 1, 2),
+    ):
+        with pytest.raises(ValueError, match="want one of|not a valid Operation"):
+            wrong()
+
+
+def test_fields_of_structs_become_columns():
+    calls = []
+
+    @pyarrow_udf()
+    def both(a, b):
+        calls.append(len(a))
+        return pa.StructArray.from_arrays([a, b], ["b", "c"])
+
+    rows = data.from_arrow(TABLE.select(["a", "b", "n"]))
+    made = rows.with_columns(
+        unnest(col("n")), {"twice": col("b") * 2}, unnest(both(col("a"), col("b")))
+    )
+    found = made.take_all()
+    assert list(found[0]) == ["a", "b", "n", "p", "twice", "c"]
+    assert [row["p"] for row in found] == [1, 2, None, None]
+    assert [row["b"] for row in found] == [7, -7, 3, None]  # The field, not the column.
+    assert [row["c"] for row in found] == [2, 2, -2, 1] and [row["twice"] for row in found][0] == 4
+    assert calls.count(4) == 1
+    assert made.select_columns(["c", "a"]).take(1) == [{"c": 2, "a": 7}]
+
+
+def test_what_cannot_become_columns():
+    rows = data.from_arrow(TABLE.select(["a", "n"]))
+    with pytest.raises(
+        BatchError, match=r"unnest\(col\('a'\)\): col\('a'\) is int64: want a struct"
+    ):
+        rows.with_columns(unnest(col("a"))).take_all()
+    for wrong in (
+        lambda: unnest(unnest(col("n"))),
+        lambda: unnest("n"),
+        lambda: unnest(col("n")).alias("x"),
+        lambda: rows.with_column("x", unnest(col("n")) + 1).take_all(),
+    ):
+        with pytest.raises(TypeError, match="several columns|one column"):
+            wrong()

@@ -302,9 +302,10 @@ def test_rows_of_a_trainer_whose_worker_is_killed_are_in_one_epoch_that_lasts(tm
                 seen += batch["id"].tolist()
                 if config["rank"] == rank and config["row"] in batch["id"] + 2000 * epoch:
                     data_kills.Death(config["folder"]).come()
-            os.makedirs("made", exist_ok=True)
-            pathlib.Path("made/epoch").write_text(str(epoch))
-            saved = train.Checkpoint.from_directory("made") if rank == 0 else None
+            made = pathlib.Path(config["folder"]) / f"made-{rank}"
+            made.mkdir(exist_ok=True)
+            (made / "epoch").write_text(str(epoch))
+            saved = train.Checkpoint.from_directory(str(made)) if rank == 0 else None
             train.report({"epoch": epoch, "seen": seen}, checkpoint=saved)
 
     class Records(train.UserCallback):

@@ -226,6 +226,30 @@ def test_limits_read_the_row_groups_that_they_need(files):
     check_same(rows.filter(col("a") > 300).limit(5))
 
 
+def test_limits_leave_out_blocks_that_are_there_and_numbers():
+    blocks = data.from_blocks([pa.table({"id": [n]}) for n in range(300)])
+    for rows in (
+        blocks,
+        data.range(300, override_num_blocks=300),
+        blocks.with_columns({"k": col("id")}),
+    ):
+        few = rows.limit(3)
+        (source,) = (n for n in plan.walk(optimized(few._plan)) if not n.inputs)
+        assert plan.known_rows(source) == 3
+        assert [row["id"] for row in few.take_all()] == [0, 1, 2]
+        assert rows.limit(0).take_all() == [] and rows.limit(1000).count() == 300
+
+
+def test_a_zip_is_counted_without_rows():
+    even = data.range(1000).filter(expr=col("id") % 2 == 0)
+    odd = data.range(1000).filter(expr=col("id") % 2 == 1)
+    assert even.zip(odd, even).count() == 500
+    assert plan.known_rows(data.range(7).zip(data.range(7))._plan) == 7
+    for rows in (even.zip(data.range(3)), data.range(500).zip(data.range(3))):
+        with pytest.raises(ValueError, match=r"zip: the datasets have \[500, 3\] rows: want equal"):
+            rows.count()
+
+
 def test_count_and_schema_come_from_footers(files):
     system = Counting()
     rows = data.read_parquet(files, filesystem=system)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -51,6 +52,19 @@ class RangeDatasource(Datasource):
     def num_rows(self) -> int:
         """Returns how many numbers there are."""
         return self._rows
+
+    def with_row_limit(self, rows: int) -> RangeDatasource:
+        """The first numbers.
+
+        Args:
+            rows: how many.
+
+        Returns:
+            Another source.
+        """
+        shorter = copy.copy(self)
+        shorter._rows = min(rows, self._rows)
+        return shorter
 
     def _row_bytes(self) -> int:
         return 8 * int(np.prod(self._shape or (1,)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from sheaf.data import block as blocks
 from sheaf.data.exchanges import partition as rows_to
 from sheaf.data.exchanges.partition import Borders, Pieces
-from sheaf.data.exchanges.skew import Counts
+from sheaf.data.exchanges.skew import Counts, Skewed
 from sheaf.data.operators import Bundle, Work
 from sheaf.data.schema import check_columns
 from sheaf.data.task_context import TaskContext
@@ -56,7 +56,8 @@ class Method:
     cpus: int = 1
     honoured: bool = False  # The count was asked for.
     merges: bool = False  # There is more than the store can hold.
-    warns_of_skew: bool = False  # All rows of a partition must be in one task.
+    warns_of_skew: bool = False  # All rows of a partition must be in one task, as a rule.
+    skewed: Skewed = Skewed()
     counts: Counts = dataclasses.field(default_factory=Counts, repr=False)
 
     def begin(self, sizes: Sequence[int | None], cpus: int, context: Any, budget: int) -> Any:
@@ -65,6 +66,7 @@ class Method:
         own = copy.copy(self)
         own.counts = Counts()
         own.small_bytes = int(context.small_input_bytes)
+        own.skewed = Skewed.of(context)
         own.cpus = cpus
         own.honoured = self.count is not None
         # All reducers that run have what they read and what they make in the store.
@@ -95,22 +97,32 @@ class Method:
         raise NotImplementedError
 
     def arrange(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
-        """Which slices each reducer gets: of small partitions several."""
+        """Which slices each reducer gets: of small partitions several; a part of one that is far
+        larger than others."""
         total = sum(bundle.size_bytes for port in given for bundle in port)
         if not any(given):
             return []
         self.counts.set_all([bundle for port in given for bundle in port])
-        if self.warns_of_skew:
-            self.counts.warn(type(self).__name__)
         if total < self.small_bytes and not self.honoured:
             return [self._work(given, 0, self._partitions, self.is_plain)]
+        split = self._split(given)
+        self.counts.split = tuple(split)
+        if self.warns_of_skew:
+            self.counts.warn(type(self).__name__, self.skewed)
         works = []
         here = total < self.small_bytes and self.is_plain
-        for first, stop in self._groups(given):
+        for first, stop in _apart(self._groups(given), split):
+            if first in split:
+                works.extend(split[first])
+                continue
             work = self._work(given, first, stop, here)
             if any(bundle.num_rows for bundle in work.bundles) or self.honoured:
                 works.append(work)
         return works
+
+    def _split(self, given: Sequence[Sequence[Bundle]]) -> dict[int, list[Work]]:
+        """The works of each partition that several tasks share, as it is far larger than others."""
+        return {}
 
     @property
     def _partitions(self) -> int:
@@ -120,8 +132,13 @@ class Method:
     def _work(
         self, given: Sequence[Sequence[Bundle]], first: int, stop: int, here: bool = False
     ) -> Work:
-        """Partitions [first, stop) of all inputs; without any rows, a block of the first has the
-        schema."""
+        """Partitions [first, stop) of all inputs."""
+        return work_of(self._ports(given, first, stop), here)
+
+    def _ports(
+        self, given: Sequence[Sequence[Bundle]], first: int, stop: int
+    ) -> list[list[Bundle]]:
+        """The slices of each input; without any rows, a block of the first has the schema."""
         ports = [
             [part for bundle in port if (part := self._part(bundle, first, stop)).num_rows]
             for port in given
@@ -131,7 +148,7 @@ class Method:
                 some or [without_rows(bundle) for bundle in port[:1]]
                 for some, port in zip(ports, given, strict=True)
             ]
-        return Work(tuple(b for port in ports for b in port), _counts(ports), here)
+        return ports
 
     def _part(self, bundle: Bundle, first: int, stop: int) -> Bundle:
         return part_of(bundle, first, stop, self.merges)
@@ -141,7 +158,7 @@ class Method:
         if self.honoured:
             return [(part, part + 1) for part in range(self.count)]
         bundles = [bundle for port in given for bundle in port]
-        return _grouped(_sizes(bundles), self._reducer_bytes(bundles))
+        return _grouped(sizes_of(bundles), self._reducer_bytes(bundles))
 
     def _reducer_bytes(self, bundles: Sequence[Bundle]) -> int:
         """How much a reducer gets, where partitions are smaller."""
@@ -156,7 +173,7 @@ class Method:
         works = []
         self.merges = True
         self.counts.add_top(given[0])
-        for first, stop in _grouped(_sizes(given[0]), _RUN_BYTES):
+        for first, stop in _grouped(sizes_of(given[0]), _RUN_BYTES):
             there = [(b, self._part(b, first, stop)) for b in given[0]]
             there = [(b, part) for b, part in there if part.num_rows]
             if there:
@@ -169,7 +186,7 @@ class Method:
         """One output of several, as if one map task had made it."""
         first, count, rows = payload
         ends = np.cumsum(rows, axis=1)
-        tables, lengths = [], np.zeros(count, np.int64)
+        tables, lengths, sizes = [], np.zeros(count, np.int64), np.zeros(count, np.int64)
         for part in range(rows.shape[1]):
             slices = [
                 blocks.slice_rows(table, int(end - of), int(of))
@@ -179,17 +196,16 @@ class Method:
             if slices:
                 tables.append(self.combined(blocks.concat(slices)))
                 lengths[first + part] = tables[-1].num_rows
+                sizes[first + part] = blocks.size_bytes(tables[-1])
         table = blocks.combine(blocks.concat(tables))
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        per_row = blocks.size_bytes(table) / max(1, table.num_rows)
-        return table, Borders(offsets, (lengths * per_row).astype(np.int64))
+        return table, Borders(np.concatenate([[0], np.cumsum(lengths)]), sizes)
 
     def combined(self, table: Any) -> Any:
         """What one partition of some map tasks is merged to."""
         return table
 
 
-def _sizes(bundles: Sequence[Bundle]) -> Any:
+def sizes_of(bundles: Sequence[Bundle]) -> Any:
     """Bytes of each partition."""
     return np.sum([bundle.metadata.extra.sizes for bundle in bundles], axis=0)
 
@@ -203,6 +219,19 @@ def _grouped(sizes: Any, least: int) -> list[tuple[int, int]]:
             groups.append((first, part + 1))
             first, size = part + 1, 0
     return groups
+
+
+def _apart(groups: Sequence[tuple[int, int]], alone: Container[int]) -> Iterator[tuple[int, int]]:
+    """The ranges, with each partition of `alone` by itself."""
+    for first, stop in groups:
+        for part in range(first, stop):
+            if part in alone:
+                if first < part:
+                    yield first, part
+                yield part, part + 1
+                first = part + 1
+        if first < stop:
+            yield first, stop
 
 
 def part_of(bundle: Bundle, first: int, stop: int, copied: bool = False) -> Bundle:
@@ -228,8 +257,10 @@ def without_rows(bundle: Bundle) -> Bundle:
     return part_of(bundle, first, first + 1).cut(0, 0)
 
 
-def _counts(ports: Sequence[Sequence[Bundle]]) -> tuple[int, ...]:
-    return tuple(len(port) for port in ports)
+def work_of(ports: Sequence[Sequence[Bundle]], here: bool = False) -> Work:
+    """A reducer's, with how many slices are of each input."""
+    bundles = tuple(bundle for port in ports for bundle in port)
+    return Work(bundles, tuple(len(port) for port in ports), here)
 
 
 @dataclasses.dataclass

@@ -16,9 +16,11 @@ from sheaf.data import block as blocks
 from sheaf.data.aggregates.keys import is_opaque, key, movable, to_floats
 from sheaf.data.errors import BatchError, SchemaMismatchError
 from sheaf.data.exchanges import partition as rows_to
-from sheaf.data.exchanges.exchange import Method
+from sheaf.data.exchanges.exchange import Method, sizes_of, work_of
 from sheaf.data.exchanges.matching import Matches
 from sheaf.data.exchanges.partition import Borders
+from sheaf.data.exchanges.skew import shares
+from sheaf.data.operators import Bundle, Work
 from sheaf.data.schema import check_columns, unified
 
 KINDS = {
@@ -88,6 +90,23 @@ class Join(Method):
 
     def schema(self, schema: Any) -> Any:
         return None
+
+    def _split(self, given: Sequence[Sequence[Bundle]]) -> dict[int, list[Work]]:
+        """Rows of the large side are shared by tasks of which each has all of the other side."""
+        sizes = [sizes_of(port) if port else np.zeros(self._partitions, int) for port in given]
+        found: dict[int, list[Work]] = {}
+        for side in (0, 1):
+            if self.kind not in _DECIDED_BY_ROWS[side]:
+                continue
+            for part in self.skewed.among(sizes[side]):
+                other = int(sizes[1 - side][part])
+                if part in found or other > sizes[side][part]:
+                    continue
+                whole = self._ports(given, part, part + 1)
+                for slices in shares(whole[side], max(self.most_bytes, other)):
+                    ports = [slices, whole[1]] if side == 0 else [whole[0], slices]
+                    found.setdefault(part, []).append(work_of(ports))
+        return {part: works for part, works in found.items() if len(works) > 1}
 
     def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
         keys = (self.left, self.right)[side]

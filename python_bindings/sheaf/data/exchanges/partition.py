@@ -70,8 +70,16 @@ class Pieces:
     copied: bool = False
 
 
-def fetched(given: Sequence[Any]) -> list[Any]:
-    """`given` with the tables of all Pieces in their place."""
+def fetched(given: Sequence[Any], cuts: Sequence[Any]) -> list[Any]:
+    """`given` with the tables of all Pieces in their place.
+
+    Args:
+        given: blocks, and Pieces.
+        cuts: (start, stop) for each: which rows of Pieces are wanted; None: all.
+
+    Returns:
+        As many.
+    """
     wanted = [(one.ref, place) for one in given if isinstance(one, Pieces) for place in one.places]
     if not wanted:
         return list(given)
@@ -80,22 +88,25 @@ def fetched(given: Sequence[Any]) -> list[Any]:
     sheaf.wait(refs, num_returns=len(refs), fetch_local=False)
     found = iter(get_parts(wanted))
     out = []
-    for one in given:
+    for one, cut in zip(given, cuts):
         if isinstance(one, Pieces):
-            parts = [next(found) for _ in one.places]
-            one = _copied(parts) if one.copied else blocks.concat(parts)
+            copied, parts = one.copied, [next(found) for _ in one.places]
+            one = blocks.concat(parts)
+            if cut is not None and cut[1] - cut[0] < one.num_rows:
+                one = blocks.slice_rows(one, cut[0], cut[1] - cut[0])
+            if copied:
+                one = _copied(one)
         out.append(one)
     return out
 
 
-def _copied(tables: Sequence[Any]) -> Any:
-    """Tables one below the other, in memory of this process."""
+def _copied(table: Any) -> Any:
+    """A table in memory of this process."""
     try:
-        made = pa.table(sheaf.arrow.concat([_numbered(table) for table in tables]))
-        return made.rename_columns(tables[0].column_names)
+        made = pa.table(sheaf.arrow.concat([_numbered(table)]))
+        return made.rename_columns(table.column_names)
     except sheaf.arrow.UnsupportedType:
-        every = pa.array(np.arange(sum(table.num_rows for table in tables)))
-        return blocks.concat(tables).take(every)
+        return table.take(pa.array(np.arange(table.num_rows)))
 
 
 def whole(table: Any, count: int) -> tuple[Any, Borders]:
@@ -142,7 +153,9 @@ def numbers(table: Any, keys: Sequence[str], count: int) -> Any:
     return parts.astype(np.int64)
 
 
-def by_bounds(table: Any, keys: Sequence[tuple[str, bool]], bounds: Any) -> tuple[Any, Borders]:
+def by_bounds(
+    table: Any, keys: Sequence[tuple[str, bool]], bounds: Any, behind: Any = None
+) -> tuple[Any, Borders]:
     """Partitions of a sorted result. NULL comes last and NaN before it, in both directions.
 
     Args:
@@ -150,6 +163,8 @@ def by_bounds(table: Any, keys: Sequence[tuple[str, bool]], bounds: Any) -> tupl
         keys: names of columns, each with whether it is descending.
         bounds: rows of these columns, in the order of the sort: row i is the first that may be in
             partition i + 1.
+        behind: flags, a NumPy array: where it is set, rows equal to row i are in partition i still;
+            it may stand twice, first without. None: none is set.
 
     Returns:
         The table by partitions, and where they lie.
@@ -168,10 +183,18 @@ def by_bounds(table: Any, keys: Sequence[tuple[str, bool]], bounds: Any) -> tupl
         if table.column(name).type != bounds.column(name).type
     }
     falls = [down for _, down in keys]
+    width, own = table.num_columns, names
+    if behind is not None and behind.any():  # One more key: rows have 0, such bounds 1.
+        mark = max([*table.column_names, *names], key=len) + "_"
+        table = table.append_column(mark, pa.array(np.zeros(table.num_rows, np.int8)))
+        bounds = bounds.append_column(mark, pa.array(behind, pa.int8()))
+        names, falls = [*names, mark], [*falls, False]
     try:
-        return _partitioned(table, names, casts, bounds=bounds, descending=falls)
+        made, borders = _partitioned(table, names, casts, bounds=bounds, descending=falls)
     except sheaf.arrow.UnsupportedType as error:
-        raise _no_order(table, names) from error
+        raise _no_order(table, own) from error
+    borders.sizes -= (table.num_columns - width) * np.diff(borders.offsets)
+    return made.select(range(width)), borders
 
 
 def at_random(table: Any, count: int, seed: Sequence[int]) -> tuple[Any, Borders]:

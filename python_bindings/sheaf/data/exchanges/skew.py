@@ -14,9 +14,53 @@ import numpy as np
 from sheaf.data.operators import Bundle
 
 _MANY = 4.0  # Times the median.
-_LARGE_BYTES = 256 << 20  # Smaller partitions are worth no warning.
 _TOP = 10
 _log = logging.getLogger("sheaf.data")
+
+
+@dataclasses.dataclass(frozen=True)
+class Skewed:
+    """Which partitions are far larger than others.
+
+    Attributes:
+        factor: over so many times the median,
+        least_bytes: and over so many bytes.
+    """
+
+    factor: float = _MANY
+    least_bytes: int = 256 << 20
+
+    @staticmethod
+    def of(context: Any) -> Skewed:
+        """As a DataContext has it."""
+        return Skewed(float(context.skewed_partition_factor), int(context.skewed_partition_bytes))
+
+    def among(self, sizes: Any) -> list[int]:
+        """The numbers of those that are, from the bytes of all."""
+        large = (sizes > self.factor * np.median(sizes)) & (sizes > self.least_bytes)
+        return np.flatnonzero(large).tolist()
+
+
+def shares(bundles: Sequence[Bundle], most: int) -> list[list[Bundle]]:
+    """Slices of bundles, as if they were one, in parts of about equal bytes, `most` or less."""
+    total = sum(bundle.size_bytes for bundle in bundles)
+    count = -(-total // max(1, most))
+    parts: list[list[Bundle]] = [[]]
+    before = 0  # Bytes of the bundles in front.
+    for bundle in bundles:
+        start = 0
+        while start < bundle.num_rows:
+            end = total * len(parts) // count - before  # Of this part, in this bundle.
+            rows = bundle.num_rows
+            if end < bundle.size_bytes and len(parts) < count:
+                rows = max(start, bundle.num_rows * end // bundle.size_bytes)
+            if rows > start:
+                parts[-1].append(bundle.cut(start, rows))
+            start = rows
+            if start < bundle.num_rows:
+                parts.append([])
+        before += bundle.size_bytes
+    return [part for part in parts if part]
 
 
 @dataclasses.dataclass
@@ -24,12 +68,14 @@ class Counts:
     """What went to each partition of an exchange, and the most frequent keys.
 
     Attributes:
+        split: partitions that several tasks shared.
         rows, sizes: rows and bytes of each partition; None: nothing came yet.
         top: keys that many rows have, with about how many.
     """
 
     rows: Any = None
     sizes: Any = None
+    split: tuple[int, ...] = ()
     top: collections.Counter[tuple[Any, ...]] = dataclasses.field(
         default_factory=collections.Counter
     )
@@ -46,10 +92,15 @@ class Counts:
         self.rows = np.sum([np.diff(b.metadata.extra.offsets) for b in bundles], axis=0)
         self.sizes = np.sum([b.metadata.extra.sizes for b in bundles], axis=0)
 
-    def warn(self, name: str) -> None:
+    def unsplit(self, values: Any) -> Any:
+        """Values of partitions, without those of partitions that were split."""
+        return np.delete(values, self.split)
+
+    def warn(self, name: str, skewed: Skewed) -> None:
         """Logs a warning where one reducer gets much more than others."""
-        largest, middle = int(self.sizes.max()), _middle(self.sizes)
-        if largest >= _LARGE_BYTES and largest > _MANY * middle:
+        middle = _middle(self.sizes)
+        largest = int(self.unsplit(self.sizes).max(initial=0))
+        if largest > skewed.least_bytes and largest > skewed.factor * middle:
             _log.warning(
                 "%s: one of %d partitions has %.0f MiB, the median %.0f MiB, and one task gets it. "
                 "Dataset.skew() says which keys are frequent",
@@ -99,7 +150,8 @@ class ExchangeSkew:
         top_keys: the most frequent keys, each a tuple, with about how many rows they have; of an
             aggregation rows of partial results.
         stragglers: how many reducing tasks took over 4 times the median, and over 1 s.
-        advice: what may help; "": the partitions are even.
+        advice: what may help; "": the partitions are even, or were split.
+        split: how many partitions were so much larger than others that several tasks shared them.
     """
 
     name: str
@@ -110,6 +162,7 @@ class ExchangeSkew:
     top_keys: list[tuple[tuple[Any, ...], int]]
     stragglers: int
     advice: str
+    split: int = 0
 
     def __str__(self) -> str:
         def line(what: str, of: Spread, unit: float = 1.0, digits: int = 0) -> str:
@@ -127,7 +180,10 @@ class ExchangeSkew:
             lines.append(f"* Frequent keys (rows, about): {'; '.join(shown)}")
         if self.stragglers:
             lines.append(f"* Stragglers: {self.stragglers} tasks")
-        lines.append(f"* {self.advice or 'The partitions are even.'}")
+        if self.split:
+            lines.append(f"* Partitions that several tasks shared: {self.split}")
+        even = "The other partitions are even." if self.split else "The partitions are even."
+        lines.append(f"* {self.advice or even}")
         return "\n".join(lines)
 
 
@@ -149,7 +205,7 @@ def report(name: str, counts: Counts, task_s: Sequence[float]) -> ExchangeSkew:
     ]
     slow = sum(1 for s in task_s if s > 1.0 and s > _MANY * seconds.p50)
     advice = ""
-    if rows.ratio > _MANY or sizes.ratio > _MANY:
+    if any(Spread.of(counts.unsplit(of)).ratio > _MANY for of in (counts.rows, counts.sizes)):
         total = max(1, int(np.sum(counts.rows)))
         if top and top[0][1] > total // 10:
             key, share = ", ".join(map(repr, top[0][0])), 100 * top[0][1] // total
@@ -161,7 +217,8 @@ def report(name: str, counts: Counts, task_s: Sequence[float]) -> ExchangeSkew:
             )
         else:
             advice = "Some keys have many more rows than others: more partitions share them better."
-    return ExchangeSkew(name, len(counts.sizes), rows, sizes, seconds, top, slow, advice)
+    count, split = len(counts.sizes), len(counts.split)
+    return ExchangeSkew(name, count, rows, sizes, seconds, top, slow, advice, split)
 
 
 def _shown(value: Any) -> Any:

@@ -14,32 +14,24 @@ import pyarrow.compute as pc
 
 from sheaf.data.errors import BatchError, shown
 from sheaf.data.expressions import arithmetic
-from sheaf.data.expressions.arithmetic import add, divide, floor_divide, remainder
 from sheaf.data.expressions.node import Node
+from sheaf.data.expressions.operation import BINARY, OF_KERNEL, SIGNS, UNARY, Operation
 from sheaf.data.schema import check_columns
 
-__all__ = ["Expr", "col", "lit", "star"]
+__all__ = ["Expr", "col", "lit"]
 
-_OPERATORS = {
-    "add": ("+", "add"),
-    "sub": ("-", "subtract"),
-    "mul": ("*", "multiply"),
-    "gt": (">", "greater"),
-    "lt": ("<", "less"),
-    "ge": (">=", "greater_equal"),
-    "le": ("<=", "less_equal"),
-    "eq": ("==", "equal"),
-    "ne": ("!=", "not_equal"),
-    "and": ("&", "and_kleene"),
-    "or": ("|", "or_kleene"),
-}
-_SIGNS = {kernel: sign for sign, kernel in _OPERATORS.values()}
 # Those that a Parquet reader has, with the same meaning.
-_IN_READERS = {*_SIGNS, "invert", "is_null", "is_valid", "is_in"} - {"add", "subtract", "multiply"}
-
-
-# Kernels of which Sheaf has its own.
+_IN_READERS = {
+    *(kernel for sign, kernel in BINARY.values() if sign[0] not in "+-*/%"),
+    *UNARY.values(),
+    "is_in",
+}
+# Of which Sheaf has its own.
 _OWN: dict[str, Callable[..., Any]] = {
+    "add": arithmetic.add,
+    "divide": arithmetic.divide,
+    "floor_divide": arithmetic.floor_divide,
+    "remainder": arithmetic.remainder,
     "subtract": arithmetic.subtract,
     "multiply": arithmetic.multiply,
     "power": arithmetic.power,
@@ -69,10 +61,10 @@ class Expr(Node):
     __hash__ = object.__hash__
 
     def __add__(self, other: Any) -> Expr:
-        return Computed(add, (self, other), "+")
+        return call("add", self, other)
 
     def __radd__(self, other: Any) -> Expr:
-        return Computed(add, (other, self), "+")
+        return call("add", other, self)
 
     def __sub__(self, other: Any) -> Expr:
         return call("subtract", self, other)
@@ -87,22 +79,22 @@ class Expr(Node):
         return call("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Expr:
-        return Computed(divide, (self, other), "/")
+        return call("divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Expr:
-        return Computed(divide, (other, self), "/")
+        return call("divide", other, self)
 
     def __floordiv__(self, other: Any) -> Expr:
-        return Computed(floor_divide, (self, other), "//")
+        return call("floor_divide", self, other)
 
     def __rfloordiv__(self, other: Any) -> Expr:
-        return Computed(floor_divide, (other, self), "//")
+        return call("floor_divide", other, self)
 
     def __mod__(self, other: Any) -> Expr:
-        return Computed(remainder, (self, other), "%")
+        return call("remainder", self, other)
 
     def __rmod__(self, other: Any) -> Expr:
-        return Computed(remainder, (other, self), "%")
+        return call("remainder", other, self)
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         return call("equal", self, other)
@@ -149,7 +141,7 @@ class Expr(Node):
         Returns:
             The expression.
         """
-        return _Alias(self, name)
+        return AliasExpr(self, name)
 
     def is_null(self) -> Expr:
         """Returns whether each value is NULL."""
@@ -233,7 +225,13 @@ _METHODS = {
 }
 
 
-class _Column(Expr):
+class ColumnExpr(Expr):
+    """A column.
+
+    Args:
+        name: of it.
+    """
+
     def __init__(self, name: str):
         self._name = name
 
@@ -253,7 +251,13 @@ class _Column(Expr):
         return f"col({self._name!r})"
 
 
-class _Literal(Expr):
+class LiteralExpr(Expr):
+    """A constant.
+
+    Args:
+        value: that Arrow knows.
+    """
+
     def __init__(self, value: Any):
         if isinstance(value, np.generic):
             value = _of_numpy(value)
@@ -286,29 +290,29 @@ def _of_numpy(value: Any) -> Any:
     return value.item()
 
 
-class _Alias(Expr):
-    def __init__(self, inner: Expr, name: str):
-        self._inner, self._name = inner, name
+class AliasExpr(Expr):
+    """An expression under another name.
+
+    Args:
+        expr: the expression.
+        name: of its column.
+    """
+
+    def __init__(self, expr: Expr, name: str):
+        self.expr, self._name = expr, name
 
     def value(self, table: Any) -> Any:
-        return self._inner.value(table)
+        return self.expr.value(table)
 
     def inputs(self) -> Sequence[Expr]:
-        return (self._inner,)
+        return (self.expr,)
 
     def to_parquet_filter(self) -> Any:
         """Returns that of what it names."""
-        return self._inner.to_parquet_filter()
+        return self.expr.to_parquet_filter()
 
     def __repr__(self) -> str:
-        return f"{self._inner!r}.alias({self._name!r})"
-
-
-class Star(Expr):
-    """All columns; select and with_columns take it apart."""
-
-    def __repr__(self) -> str:
-        return "star()"
+        return f"{self.expr!r}.alias({self._name!r})"
 
 
 class Call(Expr):
@@ -366,10 +370,53 @@ class Call(Expr):
         return forms[self._kernel]()
 
     def __repr__(self) -> str:
-        if self._kernel in _SIGNS and len(self._args) == 2:
-            return f"({self._args[0]!r} {_SIGNS[self._kernel]} {self._args[1]!r})"
+        if self._kernel in SIGNS and len(self._args) == 2:
+            return f"({self._args[0]!r} {SIGNS[self._kernel]} {self._args[1]!r})"
         parts = [*map(repr, self._args), *(f"{k}={shown(v)}" for k, v in self._options.items())]
         return f"{self._kernel}({', '.join(parts)})"
+
+
+class BinaryExpr(Call):
+    """An operator between two expressions.
+
+    Args:
+        op: which.
+        left: an expression, or a value.
+        right: another; of Operation.IN a list of values.
+
+    Raises:
+        ValueError: it is none of two expressions.
+    """
+
+    def __init__(self, op: Operation, left: Any, right: Any):
+        self.op, self.right = Operation(op), expression_of(right)
+        self.left = left = expression_of(left)
+        if self.op == Operation.IN:
+            values = right._value if isinstance(right, LiteralExpr) else right
+            super().__init__("is_in", (left,), {"value_set": tuple(values)})
+        elif self.op in BINARY:
+            super().__init__(BINARY[self.op][1], (left, self.right), {})
+        else:
+            names = [op.name for op in BINARY]
+            raise ValueError(f"BinaryExpr: {self.op!r}: want one of {names}, or IN")
+
+
+class UnaryExpr(Call):
+    """An operator of one expression.
+
+    Args:
+        op: Operation.NOT, IS_NULL or IS_NOT_NULL.
+        operand: the expression.
+
+    Raises:
+        ValueError: it is another.
+    """
+
+    def __init__(self, op: Operation, operand: Any):
+        self.op, self.operand = Operation(op), expression_of(operand)
+        if self.op not in UNARY:
+            raise ValueError(f"UnaryExpr: {self.op!r}: want one of {[op.name for op in UNARY]}")
+        super().__init__(UNARY[self.op], (self.operand,), {})
 
 
 class Computed(Expr):
@@ -392,8 +439,6 @@ class Computed(Expr):
         return self._args
 
     def __repr__(self) -> str:
-        if self._shown in ("+", "/", "//", "%"):
-            return f"({self._args[0]!r} {self._shown} {self._args[1]!r})"
         return f"{self._shown}({', '.join(map(repr, self._args))})"
 
 
@@ -409,7 +454,7 @@ def guarded(expression: Expr, compute: Callable[[], Any]) -> Any:
 
 
 def expression_of(value: Any) -> Expr:
-    return value if isinstance(value, Expr) else _Literal(value)
+    return value if isinstance(value, Expr) else LiteralExpr(value)
 
 
 def call(kernel: str, *args: Any, **options: Any) -> Expr:
@@ -423,6 +468,11 @@ def call(kernel: str, *args: Any, **options: Any) -> Expr:
     Returns:
         The expression.
     """
+    if kernel == "is_in":
+        return BinaryExpr(Operation.IN, *args, list(options["value_set"]))
+    op = OF_KERNEL.get(kernel)
+    if op is not None:
+        return BinaryExpr(op, *args) if op in BINARY else UnaryExpr(op, *args)
     return Call(kernel, tuple(map(expression_of, args)), options)
 
 
@@ -435,7 +485,7 @@ def col(name: str) -> Expr:
     Returns:
         The expression.
     """
-    return _Column(name)
+    return ColumnExpr(name)
 
 
 def lit(value: Any) -> Expr:
@@ -447,9 +497,4 @@ def lit(value: Any) -> Expr:
     Returns:
         The expression.
     """
-    return _Literal(value)
-
-
-def star() -> Expr:
-    """All columns, where several are named. Returns the expression."""
-    return Star()
+    return LiteralExpr(value)

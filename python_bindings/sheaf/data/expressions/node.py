@@ -41,6 +41,18 @@ class Node:
             raise BatchError(f"{self} gives {len(value)} values for {table.num_rows} rows")
         return value
 
+    def named_columns(self, table: Any, name: str) -> dict[str, Any]:
+        """The columns that it is where it is asked for as one of this name.
+
+        Args:
+            table: a pa.Table.
+            name: of the column.
+
+        Returns:
+            Names with columns.
+        """
+        return {name: self.evaluate(table)}
+
     def value(self, table: Any) -> Any:
         """As evaluate, but a constant stays a pa.Scalar.
 

@@ -16,12 +16,18 @@ from sheaf.data.task_context import TaskContext
 __all__ = ["download", "monotonically_increasing_id", "random", "uuid"]
 
 
-class _OfRows(Expr):
+class OfRows(Expr):
     """One value per row, by how many rows the task has seen before: a task that is run again gives
-    the same ones."""
+    the same ones.
 
-    def __init__(self, kind: str, seed: int | None = None):
-        self._kind, self._seed = kind, seed
+    Args:
+        seed: the same gives the same values to the same blocks.
+    """
+
+    _kind = ""
+
+    def __init__(self, seed: int | None = None):
+        self._seed = seed
         self._key = names.uuid4().hex
 
     def value(self, table: Any) -> Any:
@@ -46,9 +52,27 @@ class _OfRows(Expr):
         return f"{self._kind}()"
 
 
+class MonotonicallyIncreasingIdExpr(OfRows):
+    """As monotonically_increasing_id() gives it."""
+
+    _kind = "monotonically_increasing_id"
+
+
+class RandomExpr(OfRows):
+    """As random() gives it."""
+
+    _kind = "random"
+
+
+class UUIDExpr(OfRows):
+    """As uuid() gives it."""
+
+    _kind = "uuid"
+
+
 def monotonically_increasing_id() -> Expr:
     """A whole number per row, each once; it rises within a task. Returns the expression."""
-    return _OfRows("monotonically_increasing_id")
+    return MonotonicallyIncreasingIdExpr()
 
 
 def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> Expr:
@@ -61,12 +85,12 @@ def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> E
     Returns:
         The expression.
     """
-    return _OfRows("random", seed)
+    return RandomExpr(seed)
 
 
 def uuid() -> Expr:
     """A random UUID per row, as text. Returns the expression."""
-    return _OfRows("uuid")
+    return UUIDExpr()
 
 
 def download(uri_column_name: str, *, filesystem: Any = None) -> Expr:
@@ -79,7 +103,19 @@ def download(uri_column_name: str, *, filesystem: Any = None) -> Expr:
     Returns:
         The expression.
     """
-    return Computed(_Download(filesystem), [col(uri_column_name)], "download")
+    return DownloadExpr(uri_column_name, filesystem)
+
+
+class DownloadExpr(Computed):
+    """As download() gives it.
+
+    Args:
+        uri_column_name, filesystem: as of download().
+    """
+
+    def __init__(self, uri_column_name: str, filesystem: Any = None):
+        super().__init__(_Download(filesystem), [col(uri_column_name)], "download")
+        self.uri_column_name, self.filesystem = uri_column_name, filesystem
 
 
 class _Download:

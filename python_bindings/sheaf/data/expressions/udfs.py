@@ -16,15 +16,22 @@ from sheaf.data.user_code import ClassUdf, bound, operator_name, user_error
 __all__ = ["pyarrow_udf", "udf"]
 
 
-class _Udf(Expr):
-    """A user's function over columns as NumPy arrays, or as Arrow's."""
+class UDFExpr(Expr):
+    """A user's function over columns as NumPy arrays, or as Arrow's.
+
+    Args:
+        fn: the function, or a class with its arguments.
+        args, kwargs: expressions, or values.
+        kind: the Arrow type of the result; None: as it comes.
+        arrow: whether it takes Arrow's arrays.
+    """
 
     def __init__(
         self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], kind: Any, arrow: bool
     ):
-        self._fn, self._kind, self._arrow = fn, kind, arrow
-        self._args = tuple(map(expression_of, args))
-        self._kwargs = {name: expression_of(value) for name, value in kwargs.items()}
+        self.fn, self._kind, self._arrow = fn, kind, arrow
+        self.args = tuple(map(expression_of, args))
+        self.kwargs = {name: expression_of(value) for name, value in kwargs.items()}
 
     def value(self, table: Any) -> Any:
         def given(one: Expr) -> Any:
@@ -34,20 +41,20 @@ class _Udf(Expr):
             whole = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
             return whole if self._arrow else column_to_numpy(whole)
 
-        args = [given(one) for one in self._args]
-        kwargs = {name: given(one) for name, one in self._kwargs.items()}
-        name = operator_name("Expression", self._fn)
+        args = [given(one) for one in self.args]
+        kwargs = {name: given(one) for name, one in self.kwargs.items()}
+        name = operator_name("Expression", self.fn)
         try:
-            column = column_of(name, bound(self._fn)(*args, **kwargs))
+            column = column_of(name, bound(self.fn)(*args, **kwargs))
             return column if self._kind is None else column.cast(self._kind)
         except Exception as error:
             raise user_error(name, error) from error
 
     def inputs(self) -> Sequence[Expr]:
-        return [*self._args, *self._kwargs.values()]
+        return [*self.args, *self.kwargs.values()]
 
     def __repr__(self) -> str:
-        name = getattr(self._fn, "__name__", type(self._fn).__name__)
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
         return f"{name}({', '.join(map(repr, self.inputs()))})"
 
 
@@ -59,10 +66,10 @@ def _maker(return_dtype: Any, arrow: bool) -> Callable[[Any], Callable[..., Expr
 
             def made(*args: Any, **kwargs: Any) -> Callable[..., Expr]:
                 udf = ClassUdf(fn, args, kwargs)
-                return lambda *a, **k: _Udf(udf, a, k, kind, arrow)
+                return lambda *a, **k: UDFExpr(udf, a, k, kind, arrow)
 
             return made  # type: ignore[return-value]
-        return functools.wraps(fn)(lambda *args, **kwargs: _Udf(fn, args, kwargs, kind, arrow))
+        return functools.wraps(fn)(lambda *args, **kwargs: UDFExpr(fn, args, kwargs, kind, arrow))
 
     return decorate
 

@@ -192,15 +192,20 @@ class Changes:
 
         Args:
             exprs: names with expressions of sheaf.data.expressions.
-            *more_exprs: further such mappings.
+            *more_exprs: further such mappings, or unnest(...) of structs.
             **options: as of map.
 
         Returns:
             The dataset.
         """
+        from sheaf.data.expressions.several import UnnestExpr
+
         expressions: dict[str, Any] = {}
-        for mapping in (exprs, *more_exprs):
-            expressions.update(mapping or {})
+        for given in (exprs, *more_exprs):
+            if isinstance(given, UnnestExpr):
+                expressions[repr(given)] = given
+            else:
+                expressions.update(given or {})
         if not expressions:
             raise ValueError("with_columns: want names with expressions")
         settled = task_options("with_columns", None, options.pop("compute", None), None, options)

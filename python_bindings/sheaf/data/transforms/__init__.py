@@ -68,7 +68,22 @@ def chain(transforms: Sequence[Transform]) -> Transform:
     Returns:
         The transform.
     """
-    return functools.partial(_chain, list(transforms))
+    flat: list[Transform] = []
+    for one in transforms:  # A chain of chains would be as deep as they are many.
+        flat += one.args[0] if is_chain(one) else [one]
+    return functools.partial(_chain, flat)
+
+
+def is_chain(transform: Any) -> bool:
+    """Whether chain() made it: `args[0]` has its transforms.
+
+    Args:
+        transform: any.
+
+    Returns:
+        Whether it is.
+    """
+    return isinstance(transform, functools.partial) and transform.func is _chain
 
 
 def _chain(transforms: list[Transform], tables: Iterator[Any]) -> Iterator[Any]:

@@ -51,7 +51,9 @@ def with_columns(expressions: Mapping[str, Any]) -> Transform:
 
 def _with_columns(expressions: dict[str, Any], tables: Iterator[Any]) -> Iterator[Any]:
     for table in tables:
-        made = {name: expression.evaluate(table) for name, expression in expressions.items()}
+        made: dict[str, Any] = {}
+        for name, expression in expressions.items():
+            made.update(expression.named_columns(table, name))
         for name, column in made.items():
             place = table.schema.get_field_index(name)
             table = (

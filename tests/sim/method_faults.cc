@@ -34,6 +34,10 @@ const char* EventName(proto::GcsEvent::BodyCase body) {
       return "event drop_group";
     case E::kRestarted:
       return "event restarted";
+    case E::kStartEntrypoint:
+      return "event start_entrypoint";
+    case E::kStopEntrypoint:
+      return "event stop_entrypoint";
     case E::BODY_NOT_SET:
       break;
   }

@@ -91,7 +91,8 @@ void WarnOfPlainLinks(const std::string& listen_address, const Credentials& cred
   const absl::StatusOr<ListenAddress> address = ParseListenAddress(listen_address);
   if (!address.ok() || address->is_loopback() || credentials.has_certificates()) return;
   const std::string words = absl::StrCat(
-      "this node listens on ", listen_address, " without encryption: who can read the network ",
+      "this node listens on ", address->port == 0 ? address->host : listen_address,
+      " without encryption: who can read the network ",
       "between the nodes reads arguments, results, code and the variables of runtime environments ",
       "(the token admits nodes and is never sent). Use --tls-dir (sheaf cert init makes one), or ",
       "a network of your own");

@@ -71,11 +71,13 @@ absl::Status CheckNumber(const RowFilter& filter, const Listing& table, size_t p
       absl::StrCat("filter=", filter.key, "=", Shown(filter.value), ": want a number"));
 }
 
-// A cell by its words for people, or by its value for programs.
+// A cell by its words for people, or by its value for programs: a text in JSON, or as it is, which is
+// not what people see where a terminal would not show it.
 bool Holds(const RowFilter& filter, const Cell& cell) {
   if (filter.test == RowFilter::Test::kContains)
     return absl::StrContains(absl::AsciiStrToLower(cell.text), absl::AsciiStrToLower(filter.value));
-  const bool same = absl::EqualsIgnoreCase(cell.text, filter.value) || cell.json == filter.value;
+  const bool same = absl::EqualsIgnoreCase(cell.text, filter.value) || cell.json == filter.value ||
+                    (cell.json.starts_with('"') && cell.json == JsonString(filter.value));
   return same == (filter.test == RowFilter::Test::kIs);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
 #include "base/message_limits.h"
+#include "dashboard/tables/table_page.h"
 #include "http/client_for_test.h"
 #include "http/json.h"
 #include "http/server.h"
@@ -128,6 +129,19 @@ TEST_CASE("rows are filtered, ordered and cut into pages by the server") {
         Ids{"object-4", "object-5"});
   CHECK(fixture.Ids(objects + "filter=size_bytes%3D3000") == Ids{"object-3"});
   CHECK(fixture.Ids(objects + "filter=where!%3Dspilled&filter=object_id~T-1") == Ids{"object-1"});
+}
+
+TEST_CASE("a text is found as it is, also where people are shown something else") {
+  const std::string odd = "a\n\xE2\x80\xAE\"b\"";
+  const auto found = [&](const std::string& value, RowFilter::Test test) {
+    Listing table{{{"NAME", "name"}}, {{TextCell(odd)}, {TextCell("a")}}};
+    REQUIRE(Arrange({.filters = {{"name", test, value}}}, table).ok());
+    return table.rows.size();
+  };
+  CHECK(found(odd, RowFilter::Test::kIs) == 1);
+  CHECK(found(Printable(odd), RowFilter::Test::kIs) == 1);
+  CHECK(found(odd, RowFilter::Test::kIsNot) == 1);
+  CHECK(found("a\n", RowFilter::Test::kIs) == 0);
 }
 
 TEST_CASE("of a listing that is cut short nobody says how many rows fit") {

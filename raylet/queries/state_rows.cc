@@ -355,8 +355,10 @@ void StateRows::FillStacks(StateAsked& asked) const {
 }
 
 std::string StateRows::NamedReasonOf(const LeaseQueue::Pending& pending) const {
-  return absl::StrCat(pending.spec->name.empty() ? "a task" : pending.spec->name, " ",
-                      ReasonOf(pending));
+  // What no node can run is said of the nodes, else of who waits.
+  const bool of_nodes = pending.infeasible && pending.missing != 0;
+  return absl::StrCat(pending.spec->name.empty() ? "a task" : pending.spec->name,
+                      of_nodes ? ": " : " ", ReasonOf(pending));
 }
 
 std::string StateRows::NameOf(const Lease& lease) const {

@@ -38,6 +38,8 @@ function stack(lines: Line[]): (number | null)[][] {
   );
 }
 
+const kDigitWidth = 7; // Of an axis' font; nothing in its labels is wider on average.
+
 function options(props: Props, width: number): uPlot.Options {
   const axis = { stroke: css("--dim"), font: "11px system-ui, sans-serif", ticks: { show: false } };
   const grid = { stroke: css("--line"), width: 1 };
@@ -56,7 +58,7 @@ function options(props: Props, width: number): uPlot.Options {
       {
         ...axis,
         grid,
-        size: 66,
+        size: (_plot: uPlot, labels: string[] | null) => Math.max(66, 14 + kDigitWidth * Math.max(0, ...(labels ?? []).map((one) => one.length))),
         space: 32,
         gap: 6,
         values: (_plot: uPlot, ticks: number[]) => ticks.map(props.unit),

@@ -83,12 +83,14 @@ export function Table<T>(props: Props<T>) {
         {props.aside}
         <span class="spring" />
         <span class={`spin ${busy.value ? "on" : ""}`} aria-hidden="true" />
-        <button type="button" class="quiet" onClick={again} title="Ask again now">
-          Refresh
-        </button>
-        <Copy label="Link" text={() => location.href} title="Copy a link to these rows" />
-        <Copy label="JSON" text={() => JSON.stringify(answer?.rows ?? [], null, 2)} title="Copy these rows as JSON" />
-        <Copy label="CLI" text={() => line} title={line} />
+        <span class="together">
+          <button type="button" class="quiet" onClick={again} title="Ask again now">
+            Refresh
+          </button>
+          <Copy label="Link" text={() => location.href} title="Copy a link to these rows" />
+          <Copy label="JSON" text={() => JSON.stringify(answer?.rows ?? [], null, 2)} title="Copy these rows as JSON" />
+          <Copy label="CLI" text={() => line} title={line} />
+        </span>
       </div>
       {error.value !== null && <Problem of={error.value} />}
       {answer && <Warnings of={answer} paged={props.kind === "tasks"} />}

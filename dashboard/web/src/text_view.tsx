@@ -28,8 +28,9 @@ export function TextView(props: Props) {
     const element = box.current;
     if (element && props.follows && atEnd.current) element.scrollTop = element.scrollHeight;
   });
-  const watch = () => {
-    const element = box.current!;
+  // Of the event: one may come when the page is left, and `box` is empty.
+  const watch = (event: Event) => {
+    const element = event.currentTarget as HTMLDivElement;
     atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 24;
   };
   return (

@@ -6,6 +6,9 @@ import { StackCard } from "../stacks";
 import { type Column, Table } from "../table";
 import { JobNumber, Process, taskColumns, taskKeys, Why } from "./tasks";
 
+/** Why an actor has died, without what its row says of it already. */
+const cause = (row: ActorRow) => row.death.replace(/^the actor .*?\([0-9a-f]+\) (is dead: )?/s, "");
+
 const columns: Column<ActorRow>[] = [
   {
     key: "actor_id",
@@ -28,7 +31,7 @@ const columns: Column<ActorRow>[] = [
     wide: true,
     cell: (row) => (
       <span class="dim" title={row.death}>
-        {row.death || (row.detached ? "detached" : "")}
+        {cause(row) || (row.detached ? "detached" : "")}
       </span>
     ),
   },

@@ -92,7 +92,7 @@ export function Nodes() {
 function HeatMap(props: { nodes: DigestNode[]; late: number[] }) {
   const late = new Set(props.late);
   return (
-    <Card title={`${count(props.nodes.length)} nodes`} note="darker: more of their CPUs are lent; outlined: no word of late">
+    <Card title={`${count(props.nodes.length)} nodes`} note="stronger: more of their CPUs are lent; outlined: no word of late">
       <div class="heat">
         {[...props.nodes].sort((a, b) => a.node - b.node).map((node) => {
           const share = used(node.resources["CPU"]);

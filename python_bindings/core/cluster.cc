@@ -299,13 +299,13 @@ nb::tuple ProcessesIfAll() {
   const proto::StateAnswer jobs = AskState(proto::StateQuery::JOBS, {});
   const proto::StateAnswer workers = AskState(proto::StateQuery::WORKERS, {});
   std::vector<std::string> names;
-  std::map<std::string, int64_t> ended;
+  std::map<std::string, std::pair<int64_t, bool>> ended;  // When, and whether it died.
   for (const proto::JobRow& row : jobs.jobs()) {
     const std::string name = ProcessId::Unpack(row.driver()).ToString();
     if (row.state() == "RUNNING") {
       names.push_back(name);
     } else {
-      ended[name] = row.end_time_unix_s();
+      ended[name] = {row.end_time_unix_s(), row.state() == "FAILED"};
     }
   }
   for (const proto::WorkerRow& row : workers.workers())

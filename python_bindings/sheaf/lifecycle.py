@@ -189,7 +189,7 @@ def init(
             raise RuntimeError(_unknown(name))
     if _core.is_initialized():
         if ignore_reinit_error:
-            return _context or Context("")
+            return _context or _context_of_session()
         raise RuntimeError(
             "sheaf.init was called already: call sheaf.shutdown() first, or pass "
             "ignore_reinit_error=True (Maybe you called ray.init twice by accident?)"
@@ -261,8 +261,7 @@ def init(
         return init(address, ignore_reinit_error=ignore_reinit_error)
     _entries = plan.entries if plan else {}
     tracing.watch()
-    _context = Context(session)
-    _context.address_info["node_id"] = ids.node_id(_core.context()["node"])
+    _context = _context_of_session()
     try:
         if hook:
             tracing.run_hook(hook)
@@ -272,6 +271,15 @@ def init(
         shutdown()
         raise
     return _context
+
+
+def _context_of_session() -> Context:
+    """Also for a thread that finds the session joined before the one that joins has said so."""
+    if _core.is_worker():
+        return Context("")
+    made = Context(_core.session_directory())
+    made.address_info["node_id"] = ids.node_id(_core.context()["node"])
+    return made
 
 
 def environment_entries() -> dict[str, str]:

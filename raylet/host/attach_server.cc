@@ -313,7 +313,8 @@ void AttachServer::Admit(const std::shared_ptr<AttachConnection>& connection,
     if (!admission->pidfd.valid()) return;  // The end of the socket alone says that it is gone.
     connection->watch = watch_->Watch(pid, std::move(admission->pidfd), [this, process] {
       loop_.Post([this, process] {
-        events_.on_exited(process, MakeDeath(proto::Death::EXITED, "the driver's process ended"));
+        // Only its parent has its exit status. One that left said so before.
+        events_.on_exited(process, MakeDeath(proto::Death::UNKNOWN, "the driver's process ended"));
       });
     });
   });

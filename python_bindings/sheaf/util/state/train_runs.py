@@ -46,7 +46,8 @@ _UNKNOWN: dict[str, Any] = {
     "path": "",
     "message": "its record cannot be read",
 }
-_GONE = "its driver died, and has not said how the run ended"
+_DIED, _LEFT = "its driver died", "its driver has ended"
+_SILENT = ", and has not said how the run ended"
 
 
 @of_a_session
@@ -74,7 +75,7 @@ def list_train_runs(
         driver is gone, or "UNKNOWN": its record cannot be read), job_id, driver (the process that
         called fit, "NODE.NUMBER"), workers, attempts (how often their group was formed), steps,
         metrics (of the last one), checkpoint (the path of the newest, or None), start_time_ms,
-        end_time_ms (None: it runs; where its driver died, when that was, or when the run was heard
+        end_time_ms (None: it runs; where its driver is gone, when that was, or when the run was heard
         last), path and message.
 
     Raises:
@@ -137,25 +138,26 @@ def _value(key: str) -> dict[str, Any] | None:
     return {**_UNKNOWN, **known} if key.startswith(store.RUN) else known
 
 
-def _gone_drivers(records: list[dict[str, Any]]) -> dict[str, int]:
-    """The drivers of runs that have not ended which are no process any more, and when they ended,
-    in seconds since 1970 (0: not known). A run may also be within an actor, as those of trials
-    are."""
+def _gone_drivers(records: list[dict[str, Any]]) -> dict[str, tuple[int, bool]]:
+    """The drivers of runs that have not ended which are no process any more: when they ended, in
+    seconds since 1970 (0: not known), and whether they are known to have died. A run may also be
+    within an actor, as those of trials are."""
     drivers = {record["driver"] for record in records if record["state"] == "RUNNING"}
     if not drivers:
         return {}
     alive, all_answered, ended = _core.processes_if_all()
     gone = drivers.difference(alive) if all_answered else ()
-    return {driver: ended.get(driver, 0) for driver in gone}
+    return {driver: ended.get(driver, (0, False)) for driver in gone}
 
 
-def _abort(record: dict[str, Any], ended: int) -> tuple[int, str]:
+def _abort(record: dict[str, Any], ended: int, died: bool) -> tuple[int, str]:
     """When a run was over that did not say so itself, in ms, and the words of it."""
+    what = (_DIED if died else _LEFT) + _SILENT
     if ended:
-        return ended * 1000, f"{_GONE}, at {_local(ended)}"
+        return ended * 1000, f"{what}, at {_local(ended)}"
     times = (record["reported_ms"], record["start_ms"])  # Anybody may have written the record.
     heard = max((time_ms for time_ms in times if isinstance(time_ms, int)), default=0)
-    return heard, f"{_GONE}; it was heard last at {_local(heard // 1000)}"
+    return heard, f"{what}; it was heard last at {_local(heard // 1000)}"
 
 
 def _local(unix_s: int) -> str:
@@ -165,11 +167,11 @@ def _local(unix_s: int) -> str:
         return "?"
 
 
-def _row(run_id: str, record: dict[str, Any], gone: dict[str, int]) -> Row:
+def _row(run_id: str, record: dict[str, Any], gone: dict[str, tuple[int, bool]]) -> Row:
     lost = record["state"] == "RUNNING" and record["driver"] in gone
     end_ms, message = record["end_ms"], record["message"]
     if lost:
-        end_ms, message = _abort(record, gone[record["driver"]])
+        end_ms, message = _abort(record, *gone[record["driver"]])
     return Row(
         run_id=run_id,
         name=record["name"],

@@ -75,8 +75,8 @@ def list_train_runs(
         driver is gone, or "UNKNOWN": its record cannot be read), job_id, driver (the process that
         called fit, "NODE.NUMBER"), workers, attempts (how often their group was formed), steps,
         metrics (of the last one), checkpoint (the path of the newest, or None), start_time_ms,
-        end_time_ms (None: it runs; where its driver is gone, when that was, or when the run was heard
-        last), path and message.
+        end_time_ms (None: it runs; where its driver is gone, when that was, or when the run was
+        heard last), path and message.
 
     Raises:
         ValueError: a filter has another operator.

@@ -32,7 +32,7 @@ def preload(names: list[str]) -> None:
         for module in PRELOADED.get(name, []):
             try:
                 importlib.import_module(module)
-            except ImportError:
+            except Exception:  # Of any kind: the template must go on.
                 pass  # The task that needs it will say so.
     # What is there now lives as long as the process: a collection of garbage in a fork would read
     # all of it, and copy each page that it notes something in.

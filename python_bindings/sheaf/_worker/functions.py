@@ -146,6 +146,11 @@ def show_threads(number: int) -> None:
             os.environ[variable] = _shown_threads[variable] = str(number)
 
 
+def shows_one_thread() -> bool:
+    """Whether libraries that are imported now start no threads: the user has not said otherwise."""
+    return all(os.environ.get(variable) == "1" for variable in _THREADS)
+
+
 def show_gpus(ids: list[int]) -> None:
     """Lets libraries see the GPUs of the lease, and no others."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, ids))

@@ -30,7 +30,8 @@ def main(start: dict[str, Any]) -> None:
         preloading.preload([])
     else:
         preloading.preload(start["preload"])
-        preloading.take_wishes()
+        if functions.shows_one_thread():  # Else an import starts some, which no fork would have.
+            preloading.take_wishes()
     if start.get("logging"):
         from sheaf.logging_config import LoggingConfig  # For jobs that have one.
 

@@ -248,7 +248,7 @@ class Planner:
         if method.samples:
             return self._sorted_exchange(node, feeders[0], method)
         parts = [self._partition(node, feeder, method, side) for side, feeder in enumerate(feeders)]
-        return self._reduce(node, parts, method)
+        return self._reduce(node, [self._merge(node, part, method) for part in parts], method)
 
     def _partition(self, node: logical.Exchange, feeder: int, method: Any, side: int) -> int:
         before = self.operators[feeder]
@@ -299,7 +299,6 @@ class Planner:
         return feeder
 
     def _reduce(self, node: logical.Exchange, parts: list[int], method: Any) -> int:
-        parts = [self._merge(node, part, method) for part in parts]
         after = MapFunction(target_bytes=self._context.target_max_block_size)
         stage = Stage(ReduceFunction(method, after), node.options)
         operator = self._map(node.name, parts[0], stage, arrange=method.arrange)
@@ -314,7 +313,12 @@ class Planner:
         return self._add(self._map(f"{node.name}Merge", part, stage, merge=method.arrange_round))
 
     def _sorted_exchange(self, node: logical.Exchange, feeder: int, method: Any) -> int:
-        """What needs to see a part of all rows before it cuts any."""
+        """What needs to see a part of all rows before it cuts any. What fills the budget before
+        all has come becomes runs instead."""
+        if not self.operators[feeder].here:
+            stage = Stage(SliceFunction(method), TaskOptions())
+            run = self._map(f"{node.name}Run", feeder, stage, merge=method.arrange_runs)
+            feeder = self._add(run)
         sample = Stage(SliceFunction(method), TaskOptions())
         first = self._add(
             self._map(f"{node.name}Sample", feeder, sample, arrange=method.arrange_samples)

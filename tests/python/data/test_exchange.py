@@ -215,8 +215,8 @@ def test_groups_joins_and_sorts_in_rounds_are_exact(cluster):
     assert joined.sum("v") == 3 * by_key.sum() and joined.sum("d7") == by_key.sum()
     found = np.array([row["k"] for row in in_order.select_columns(["k"]).take_all()])
     assert (found == np.sort(by_key)).all()
-    for made in (joined, in_order):
-        assert re.search(r"Merge: [1-9]\d* tasks", made.stats()), made.stats()
+    for made, how in ((joined, "Merge"), (in_order, "SortRun")):
+        assert re.search(how + r": [1-9]\d* tasks", made.stats()), made.stats()
 
 
 def test_what_the_store_does_not_hold_is_merged_in_rounds():

@@ -2,6 +2,8 @@
 """Partitions that are far larger than others: several tasks share them, and results are those of
 pandas, row by row."""
 
+import datetime
+import decimal
 import re
 
 import numpy as np
@@ -13,7 +15,7 @@ pa = pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 pd = pytest.importorskip("pandas", reason="not installed: pip install pandas")
 
 from sheaf.data import tasks  # noqa: E402
-from sheaf.data.exchanges import join, skew, sort  # noqa: E402
+from sheaf.data.exchanges import join, runs, skew, sort  # noqa: E402
 from sheaf.data.operators import Bundle  # noqa: E402
 from sheaf.data.task_context import TaskContext  # noqa: E402
 
@@ -41,7 +43,8 @@ def inputs_of(tables):
 
 
 def exchanged(method, sides, in_rounds):
-    """The works that reducers get, and what they make of them, table by table."""
+    """The works that reducers get, and what they make of them, table by table; `in_rounds` as if
+    there were more than the store holds."""
     context = data.DataContext().copy()
     context.small_input_bytes = 0
     context.skewed_partition_factor, context.skewed_partition_bytes = 2.0, SMALL_BYTES
@@ -49,7 +52,15 @@ def exchanged(method, sides, in_rounds):
     method.most_bytes = SMALL_BYTES
     given = [inputs_of(tables) for tables in sides]
     everything = tasks.MapFunction(target_bytes=1 << 62)
-    if method.samples:
+    if method.samples and in_rounds:
+        some = [given[0][at : at + 3] for at in range(0, len(given[0]), 3)]
+        works = [work for three in some for work in method.arrange_runs([three])]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "_PART_BYTES", 128)
+            given = [bundles_of(tasks.SliceFunction(method), works)]
+        assert not method.arrange_samples(given) and not method.arrange_cuts([[]])
+        given = [[]]
+    elif method.samples:
         sampled = bundles_of(tasks.SliceFunction(method), method.arrange_samples(given))
         cut = tasks.PartitionFunction(everything, method, 1 << 62)
         given = [bundles_of(cut, method.arrange_cuts([sampled]))]
@@ -65,7 +76,7 @@ def exchanged(method, sides, in_rounds):
             ]
             for side, port in enumerate(given)
         ]
-    if in_rounds:
+    if in_rounds and not method.samples:
         merge = tasks.MergeFunction(method)
         given = [
             [
@@ -141,17 +152,67 @@ def test_a_sort_shares_a_range_of_wide_rows_by_finer_ends(falls, in_rounds):
     wanted = frame.sort_values("k", ascending=not falls)
     assert found["k"].to_pylist() == wanted["k"].tolist()
     assert found["w"].to_pylist() == wanted["w"].tolist()
-    assert method.counts.split and any(len(work.payload) == 3 for work in works)
-    longest = max(table.nbytes for table in made)
-    assert longest < method.counts.sizes.max() / 4
+    if in_rounds:  # Partitions have about as many bytes.
+        assert method.counts.sizes.max() < 2 * SMALL_BYTES
+    else:
+        assert method.counts.split and any(len(work.payload) == 2 for work in works)
+        longest = max(table.nbytes for table in made)
+        assert longest < method.counts.sizes.max() / 4
 
 
-def test_bounds_of_the_caller_stay_the_borders_of_blocks():
-    frame = pd.DataFrame({"k": np.zeros(5000, int)})
+@pytest.mark.parametrize("in_rounds", [False, True])
+@pytest.mark.parametrize("falls", [False, True])
+def test_bounds_of_the_caller_stay_the_borders_of_blocks(falls, in_rounds):
+    frame = pd.DataFrame({"k": np.full(5000, 7), "l": np.arange(5000) % 13})
+    frame.loc[:9, "k"] = 900
+    keys = (("k", falls), ("l", False))
     _, works, made = exchanged(
-        sort.Sort(keys=(("k", False),), bounds=(-1, 1)), [tables_of(frame, 4)], False
+        sort.Sort(keys=keys, bounds=(-1, 8, 100)), [tables_of(frame, 4)], in_rounds
     )
-    assert [table.num_rows for table in made] == [0, 5000, 0] and len(works) == 3
+    wanted = [0, 4990, 0, 10]
+    assert [table.num_rows for table in made] == (wanted[::-1] if falls else wanted)
+    assert all(table["l"].to_pylist() == sorted(table["l"].to_pylist()) for table in made)
+
+
+KINDS = {
+    "int": lambda n: n - 20,
+    "float": lambda n: [n / 4, -0.0, 0.0, float("nan"), float("-inf")][n % 5],
+    "text": lambda n: ["", "a" * (n % 9), f"z{n}", "\0", "é"][n % 5],
+    "bool": lambda n: n % 2 == 0,
+    "bytes": lambda n: bytes([n % 7, n % 3]),
+    "decimal": lambda n: decimal.Decimal(n % 11) / 4,
+    "time": lambda n: datetime.datetime(2026, 1, 1 + n % 28, n % 24),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_runs_are_sorted_as_what_is_in_memory(kind, seed):
+    """Keys of all types, with NULL, of blocks of any size, of which some have no row or only
+    NULL: rows, and the order of equal ones, are the same."""
+    random = np.random.default_rng(seed)
+    tables, rows = [], 0
+    for size in random.choice([0, 1, 5, 300, 900], 9):
+        many = random.choice([2, 40])
+        keys = [KINDS[kind](int(n)) if n else None for n in random.integers(0, many, size)]
+        if random.random() < 0.2:
+            keys = [None] * size
+        given = {"k": keys, "l": random.integers(0, 3, size), "row": np.arange(rows, rows + size)}
+        table = pa.table(given)
+        if seed % 2 and pa.types.is_string(table["k"].type):
+            table = table.set_column(0, "k", table["k"].dictionary_encode())
+        tables, rows = [*tables, table], rows + size
+    if not rows:
+        return
+    keys = [("k", bool(seed & 1)), ("l", bool(seed & 2))][: 1 + (seed > 2)]
+    in_order = sort.Sort(keys=tuple(keys))
+    (wanted, found) = (
+        pa.concat_tables(exchanged(in_order, [tables], in_rounds)[2], promote_options="permissive")
+        for in_rounds in (False, True)
+    )
+    assert found["row"].to_pylist() == wanted["row"].to_pylist()
+    assert repr(found["k"].to_pylist()) == repr(wanted["k"].to_pylist())
+    assert sorted(found["row"].to_pylist()) == list(range(rows))
 
 
 # Joins.
@@ -264,4 +325,4 @@ def test_tasks_share_heavy_partitions(cluster, budget):
     for made in (in_order, joined):
         (told,) = made.skew()
         assert told.split >= 1 and "several tasks shared: 1" in str(told)
-        assert bool(re.search(r"Merge: [1-9]\d* tasks", made.stats())) == (budget == 2 << 20)
+        assert bool(re.search(r"(Merge|Run): [1-9]\d* tasks", made.stats())) == (budget == 2 << 20)

@@ -26,7 +26,7 @@ from sheaf.data.user_code import ClassUdf
 
 _PARTITION_BYTES = 64 << 20  # What a reducer gets, about,
 _LEAST_PARTITION_BYTES = 4 << 20  # or less, where it is not much for all CPUs.
-_MOST_PARTITIONS, _PARTITIONS_OF_UNKNOWN = 1000, 64
+MOST_PARTITIONS, _PARTITIONS_OF_UNKNOWN = 1000, 64
 _RUN_BYTES = 32 << 20  # What is merged of several map tasks is so much, where there is.
 
 
@@ -76,7 +76,7 @@ class Method:
             least = -(-sum(known) // own.most_bytes)
             if len(known) < len(sizes):
                 least = max(least, _PARTITIONS_OF_UNKNOWN)
-            own.count = min(_MOST_PARTITIONS, max(4 * cpus, least))
+            own.count = min(MOST_PARTITIONS, max(4 * cpus, least))
         return own
 
     def small_side(self, bounds: Sequence[int | None], context: Any) -> int | None:

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Sorts as exchanges: a look at some rows of each block says where partitions begin, so that all
-have about as many rows."""
+have about as many rows. What does not fit into memory becomes sorted runs first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pyarrow as pa
 from sheaf.data import block as blocks
 from sheaf.data.aggregates.keys import movable
 from sheaf.data.exchanges import partition as rows_to
-from sheaf.data.exchanges.exchange import Method, sizes_of, work_of
+from sheaf.data.exchanges import runs
+from sheaf.data.exchanges.exchange import MOST_PARTITIONS, Method, sizes_of, without_rows, work_of
 from sheaf.data.exchanges.partition import Borders
 from sheaf.data.exchanges.skew import shares
 from sheaf.data.operators import Bundle, Work
@@ -47,6 +48,21 @@ class Ends:
         return 0 < part < len(self.behind) and bool(self.behind[part])
 
 
+@dataclasses.dataclass(frozen=True)
+class Within:
+    """What of the rows that a reducer reads it is to leave out.
+
+    Attributes:
+        ends: of its own rows: one or two.
+        piece: which of those that the ends make is its own.
+        in_order: the tables that it reads are sorted.
+    """
+
+    ends: Ends
+    piece: int
+    in_order: bool = False
+
+
 @dataclasses.dataclass
 class Sort(Method):
     """All rows in the order of keys.
@@ -55,6 +71,7 @@ class Sort(Method):
         keys: names, each with whether it is descending.
         bounds: values of the first key between partitions, rising; None: from samples.
         held: the blocks, while samples are taken.
+        in_runs: whether those are sorted runs.
         ends: of partitions, that were chosen by samples.
         finer: samples in order, of which some lie within each partition.
     """
@@ -63,12 +80,14 @@ class Sort(Method):
     keys: tuple[tuple[str, bool], ...] = ()
     bounds: tuple[Any, ...] | None = None
     held: list[Bundle] = dataclasses.field(default_factory=list, repr=False)
+    in_runs: bool = False
+    budget: int = 0
     ends: Ends | None = None
     finer: Any = dataclasses.field(default=None, repr=False)
 
     def begin(self, sizes: Sequence[int | None], cpus: int, context: Any, budget: int) -> Any:
         own = super().begin(sizes, cpus, context, budget)
-        own.held = []
+        own.held, own.in_runs, own.budget = [], False, budget
         if self.bounds is not None:
             own.honoured, own.count = True, len(self.bounds) + 1
         return own
@@ -78,12 +97,17 @@ class Sort(Method):
         block for ever."""
         return {**self.__dict__, "held": [], "ends": None, "finer": None}
 
-    # In the executor: samples first, then cuts, then reducers.
+    # In the executor: samples first, then cuts, then reducers; or runs, then reducers.
+
+    def arrange_runs(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
+        """Blocks fill the budget: those that are there become sorted runs, as will all others."""
+        self.in_runs = True
+        return runs.works_of(given[0], self.budget, self.cpus)
 
     def arrange_samples(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
         """A look at each block, unless there is little."""
         self.held = list(given[0])
-        if self._is_small() or self.bounds is not None:
+        if self.in_runs or self._is_small() or self.bounds is not None:
             return []
         return [Work((bundle,), "sample") for bundle in self.held if bundle.num_rows]
 
@@ -93,20 +117,51 @@ class Sort(Method):
 
     def arrange_cuts(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
         """Each block is cut at bounds between the samples."""
-        if self._is_small():
+        if self.in_runs or self._is_small():
             return []
         bounds: Any = self.bounds
         if bounds is None:
-            bounds = self.ends = self._choose([bundle.metadata.extra for bundle in given[0]])
+            samples = [bundle.metadata.extra for bundle in given[0]]
+            bounds = self.ends = self._choose(
+                [(keys, np.full(len(keys), rows / max(1, len(keys)))) for keys, rows in samples]
+            )
             self.count = bounds.keys.num_rows + 1
         held, self.held = self.held, []
         return [Work((bundle,), bounds) for bundle in held]
 
     def arrange(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
-        if self.held:
-            held, self.held = self.held, []
+        held, self.held = self.held, []
+        if self.in_runs:
+            return self._arrange_runs(held)
+        if held:
             return [Work(tuple(held), (len(held),), self.is_plain)]
         return super().arrange(given)
+
+    def _arrange_runs(self, held: Sequence[Bundle]) -> list[Work]:
+        """A range of keys of all runs for each task."""
+        keys, indices = self.keys, [bundle.metadata.extra.keys for bundle in held]
+        if self.bounds is None:
+            total = sum(bundle.size_bytes for bundle in held)
+            self.count = min(MOST_PARTITIONS, max(2 * self.cpus, -(-total // self.most_bytes)))
+            sizes = [bundle.metadata.extra.sizes for bundle in held]
+            ends = self._choose(list(zip(indices, sizes, strict=True)))
+        else:
+            keys, (name, down) = self.keys[:1], self.keys[0]
+            values = _bounds_of(self.bounds, down, indices[0].column(name).type)
+            ends = Ends(pa.table({name: values}), np.zeros(len(values), bool))
+        ranges = runs.Ranges(held, keys, ends.keys, ends.behind)
+        self.counts.rows, self.counts.sizes = ranges.rows, ranges.sizes
+        works: list[Work] = []
+        for part in range(ends.keys.num_rows + 1):
+            within = Within(ends.between(part), part, in_order=True)
+            parts = [ranges.slices(part) or [without_rows(held[0])]]
+            if ends.is_one_key(part):
+                parts = shares(parts[0], self.most_bytes) or parts
+            if len(parts) > 1:
+                self.counts.split += (part,)
+            shared = [work_of([slices]) for slices in parts]
+            works += [dataclasses.replace(w, payload=(*w.payload, within)) for w in shared]
+        return works
 
     def _split(self, given: Sequence[Sequence[Bundle]]) -> dict[int, list[Work]]:
         """Equal rows are in the order in which they come, so each task has some of them; others are
@@ -124,7 +179,9 @@ class Sort(Method):
             finer = self._finer_ends(self.ends, part, -(-int(sizes[part]) // self.most_bytes))
             if finer.keys.num_rows:
                 found[part] = [
-                    dataclasses.replace(work, payload=(*work.payload, finer.between(piece), piece))
+                    dataclasses.replace(
+                        work, payload=(*work.payload, Within(finer.between(piece), piece))
+                    )
                     for piece in range(finer.keys.num_rows + 1)
                 ]
         return found
@@ -139,12 +196,12 @@ class Sort(Method):
         return Ends(finer.take(pa.array(rows, pa.int64())), np.zeros(len(rows), bool))
 
     def _choose(self, samples: Sequence[Any]) -> Ends:
-        """Ends at equal distances of the samples, each of which stands for some rows."""
-        samples = [(table, rows) for table, rows in samples if table.num_rows]
+        """Ends at equal distances of samples: tables of keys, each with what its rows weigh."""
+        samples = [(table, weights) for table, weights in samples if table.num_rows]
         if not samples:
             return Ends(pa.table({}), np.zeros(0, bool))
         table = blocks.concat([table for table, _ in samples])
-        weights = np.concatenate([np.full(len(t), rows / len(t)) for t, rows in samples])
+        weights = np.concatenate([weights for _, weights in samples])
         order = rows_to.sort_order(table, self.keys).to_numpy()
         reached = np.cumsum(weights[order])
 
@@ -167,9 +224,12 @@ class Sort(Method):
     # In tasks.
 
     def work(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
-        """Keys of some rows, and how many rows there are, beside a table without rows."""
+        """Keys of some rows, and how many rows there are, beside a table without rows; or a run."""
+        names = self._checked(given[0])
+        if payload == "run":
+            yield runs.sorted_run(given, names, self.keys)
+            return
         (table,) = given
-        names = self._checked(table)
         keys = movable(table.select(names))
         if table.num_rows > _SAMPLES:
             random = np.random.default_rng([table.num_rows, TaskContext.current().task_idx])
@@ -189,21 +249,26 @@ class Sort(Method):
             return rows_to.by_bounds(table, keys, payload.keys, payload.behind)
         first = self.keys[:1]
         name, down = first[0]
-        values = payload[::-1] if down else payload
-        try:
-            bounds = pa.array(values, table.column(name).type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            bounds = pa.array(values)  # 2.5 among integers.
+        bounds = _bounds_of(payload, down, table.column(name).type)
         return rows_to.by_bounds(table, first, pa.table({name: bounds}))
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
+        within = payload[1] if len(payload) > 1 else None
+        if within is not None and within.in_order:
+            given = self._trimmed(given, within)
         table = blocks.concat(given)
         if not table.num_columns and not table.num_rows:
             return
         names = self._checked(table)
-        if len(payload) > 1:
-            table = self._piece(table, table.select(names), *payload[1:])
+        if within is not None and not within.in_order:
+            table = self._piece(table, table.select(names), within.ends, within.piece)
         yield rows_to.take(table, rows_to.sort_order(table, self.keys))
+
+    def _trimmed(self, given: Sequence[Any], within: Within) -> list[Any]:
+        names, ends = self._checked(given[0]), within.ends
+        keys = self.keys[:1] if self.bounds is not None else self.keys
+        part = min(within.piece, 1)
+        return list(runs.trimmed(given, names, keys, ends.keys, ends.behind, part))
 
     def _piece(self, table: Any, keys: Any, ends: Ends, piece: int) -> Any:
         """The rows of a table between two ends."""
@@ -213,6 +278,15 @@ class Sort(Method):
         part = min(piece, 1)
         first, stop = borders.offsets[part : part + 2].tolist()
         return rows_to.take(table, blocks.combine(made.slice(first, stop - first))[mark].chunk(0))
+
+
+def _bounds_of(values: Sequence[Any], down: bool, kind: Any) -> Any:
+    """What a user says of bounds, in the order of the sort."""
+    values = values[::-1] if down else values
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array(values)  # 2.5 among integers.
 
 
 def _distinct(rows: Sequence[dict[str, Any]]) -> list[int]:

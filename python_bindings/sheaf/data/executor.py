@@ -216,6 +216,7 @@ class Executor(Scheduler):
     def stop(self) -> None:
         """The result is not wanted any more: all tasks and actors are to end."""
         for state in self.states:
-            self._stop(state)
+            if not state.finished:
+                self._stop(state)
         self.budget.release(sum(held.charge for held in self._output))
         self._output.clear()

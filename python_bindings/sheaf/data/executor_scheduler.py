@@ -262,13 +262,16 @@ class Scheduler(Flow):
 
     def _behind_barrier(self, state: State) -> bool:
         """Whether all that `state` could get waits for a barrier, or for a round to be merged."""
-        if self._waits_beside(state):
-            return True
-        if state.is_busy or not state.open_inputs:
-            return False
-        is_barrier = state.spec.arrange is not None or state.spec.merge is not None
-        feeders = [self.states[index] for index in state.open_inputs]
-        return is_barrier or all(map(self._behind_barrier, feeders))
+        left = [state]
+        while left:
+            state = left.pop()
+            if self._waits_beside(state):
+                continue
+            if state.is_busy or not state.open_inputs:
+                return False
+            if state.spec.arrange is None and state.spec.merge is None:
+                left += [self.states[index] for index in state.open_inputs]
+        return True
 
     def _add_actor(self, state: State, beside: Amounts) -> bool:
         if not self.resources.fits(state.spec.needs, beside):

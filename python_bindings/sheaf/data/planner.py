@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from sheaf.data import plan as logical
@@ -54,9 +55,33 @@ class Planner:
         self._build(optimized(node))
         return self.operators
 
-    def _build(self, node: logical.Node) -> int:
-        method = getattr(self, f"_build_{_kind(node)}")
-        return method(node)
+    def _build(self, node: logical.Node) -> None:
+        """Operators for all of a plan, those first that feed others. It does not call itself: plans
+        are deeper than Python's stack."""
+        made: list[int] = []
+        left: list[tuple[logical.Node, bool]] = [(node, False)]
+        while left:
+            node, is_ready = left.pop()
+            if not is_ready:
+                left.append((node, True))
+                left += [(child, False) for child in reversed(self._in_order(node))]
+                continue
+            first = len(made) - len(node.inputs)
+            feeders = made[first:]
+            made[first:] = [getattr(self, f"_build_{_kind(node)}")(node, feeders)]
+
+    def _in_order(self, node: logical.Node) -> Sequence[logical.Node]:
+        """The inputs in the order in which they are planned."""
+        small = self._small_side(node)
+        return node.inputs if small is None else (node.inputs[small], node.inputs[1 - small])
+
+    def _small_side(self, node: logical.Node) -> int | None:
+        """The input that goes to all tasks of the other, of a join that is one."""
+        if not isinstance(node, logical.Exchange):
+            return None
+        bounds = [logical.most_bytes(child) for child in node.inputs]
+        side: int | None = node.method.small_side(bounds, self._context)
+        return side
 
     def _add(self, operator: Operator) -> int:
         self.operators.append(operator)
@@ -64,10 +89,10 @@ class Planner:
 
     # Sources.
 
-    def _build_Blocks(self, node: logical.Blocks) -> int:
+    def _build_Blocks(self, node: logical.Blocks, feeders: list[int]) -> int:
         return self._add(Operator(node.name, "source", bundles=node.bundles))
 
-    def _build_Read(self, node: logical.Read) -> int:
+    def _build_Read(self, node: logical.Read, feeders: list[int]) -> int:
         tasks = read_tasks(node, self._context, self._cpus)
         bundles = tuple(
             Bundle(
@@ -108,8 +133,8 @@ class Planner:
 
     # Maps.
 
-    def _build_Map(self, node: logical.Map) -> int:
-        feeder = self._build(node.inputs[0])
+    def _build_Map(self, node: logical.Map, feeders: list[int]) -> int:
+        (feeder,) = feeders
         before = self.operators[feeder]
         udfs = (node.udf,) if isinstance(node.udf, ClassUdf) else ()
         if self._fuses(before, node):
@@ -179,19 +204,22 @@ class Planner:
 
     def _is_small_here(self, feeder: int) -> bool:
         """Whether all that an operator gives is in this process, or near, and little."""
-        operator = self.operators[feeder]
-        if operator.kind in ("limit", "union"):
-            return all(self._is_small_here(index) for index in operator.inputs)
-        if operator.kind == "map" and operator.here:
-            return True
-        if operator.kind != "source":
-            return False
-        return sum(bundle.size_bytes for bundle in operator.bundles) < self._small
+        left = [feeder]
+        while left:
+            operator = self.operators[left.pop()]
+            if operator.kind in ("limit", "union"):
+                left += operator.inputs
+            elif operator.kind == "source":
+                if sum(bundle.size_bytes for bundle in operator.bundles) >= self._small:
+                    return False
+            elif operator.kind != "map" or not operator.here:
+                return False
+        return True
 
     # Rows and blocks without tasks.
 
-    def _build_Limit(self, node: logical.Limit) -> int:
-        feeder = self._build(node.inputs[0])
+    def _build_Limit(self, node: logical.Limit, feeders: list[int]) -> int:
+        (feeder,) = feeders
         before = self.operators[feeder]
         if before.kind == "map" and isinstance(before.run.function, MapFunction):
             # No task makes more than is wanted.
@@ -201,11 +229,10 @@ class Planner:
                 before.cap = max(2, self._cpus) if node.count > 1000 else 2
         return self._add(Operator(node.name, "limit", inputs=(feeder,), limit=node.count))
 
-    def _build_Union(self, node: logical.Union) -> int:
-        inputs = tuple(self._build(child) for child in node.inputs)
-        return self._add(Operator(node.name, "union", inputs=inputs))
+    def _build_Union(self, node: logical.Union, feeders: list[int]) -> int:
+        return self._add(Operator(node.name, "union", inputs=tuple(feeders)))
 
-    def _build_RandomizeBlocks(self, node: logical.RandomizeBlocks) -> int:
+    def _build_RandomizeBlocks(self, node: logical.RandomizeBlocks, feeders: list[int]) -> int:
         import random
 
         def shuffle(given: Any) -> list[Work]:
@@ -213,21 +240,20 @@ class Planner:
             random.Random(node.seed).shuffle(bundles)
             return [Work(tuple(bundles))]
 
-        feeder = self._build(node.inputs[0])
+        (feeder,) = feeders
         return self._add(Operator(node.name, "arrange", inputs=(feeder,), arrange=shuffle))
 
-    def _build_Repartition(self, node: logical.Repartition) -> int:
+    def _build_Repartition(self, node: logical.Repartition, feeders: list[int]) -> int:
         from sheaf.data.slices import JoinBlocks
 
-        feeder = self._build(node.inputs[0])
+        (feeder,) = feeders
         method = JoinBlocks(node.count, node.rows, self._small)
         return self._add_method(node.name, (feeder,), method)
 
-    def _build_Zip(self, node: logical.Zip) -> int:
+    def _build_Zip(self, node: logical.Zip, feeders: list[int]) -> int:
         from sheaf.data.slices import ZipBlocks
 
-        inputs = tuple(self._build(child) for child in node.inputs)
-        return self._add_method(node.name, inputs, ZipBlocks(self._small))
+        return self._add_method(node.name, tuple(feeders), ZipBlocks(self._small))
 
     def _add_method(self, name: str, inputs: tuple[int, ...], method: Any) -> int:
         stage = Stage(SliceFunction(method), TaskOptions())
@@ -237,12 +263,10 @@ class Planner:
 
     # Exchanges.
 
-    def _build_Exchange(self, node: logical.Exchange) -> int:
-        bounds = [logical.most_bytes(child) for child in node.inputs]
-        small = node.method.small_side(bounds, self._context)
+    def _build_Exchange(self, node: logical.Exchange, feeders: list[int]) -> int:
+        small = self._small_side(node)
         if small is not None:
-            return self._broadcast(node, small)
-        feeders = [self._build(child) for child in node.inputs]
+            return self._broadcast(node, small, *feeders)
         sizes = [logical.known_bytes(child) for child in node.inputs]
         method = node.method.begin(sizes, self._cpus, self._context, self._budget)
         if method.samples:
@@ -277,10 +301,8 @@ class Planner:
             and not before.needs.get("GPU")
         )
 
-    def _broadcast(self, node: logical.Exchange, small: int) -> int:
+    def _broadcast(self, node: logical.Exchange, small: int, beside: int, feeder: int) -> int:
         """A join whose small side goes to all tasks of the other."""
-        beside = self._build(node.inputs[small])
-        feeder = self._build(node.inputs[1 - small])
         method = node.method.begin([0, 0], self._cpus, self._context, self._budget)
         after = MapFunction(target_bytes=self._context.target_max_block_size)
         before = self.operators[feeder]

@@ -393,6 +393,29 @@ def test_random_plans(part):
         run(seed)
 
 
+def test_plans_may_be_deeper_than_the_stack():
+    """What waits at each of 400 unions is passed on when the one input that is in front of all
+    ends, and satisfies the limits behind them one by one."""
+    operators = [Operator("first", "source")]
+    operators.append(Operator("map", "map", inputs=(0,), needs={"CPU": 1.0}))
+    for number in range(400):
+        front = len(operators) - 1
+        bundles = (Bundle(None, 0, 1, 1, (number,)),)
+        operators.append(Operator("source", "source", bundles=bundles))
+        operators.append(Operator("union", "union", inputs=(front, front + 1)))
+        operators.append(Operator("limit", "limit", inputs=(front + 2,), limit=number // 2 + 2))
+    operators[0].bundles = (Bundle(None, 0, 1, 1, (-1,)),)
+    e = machine.Executor(operators, {"CPU": 1.0}, 10**9)
+    (submitted,) = e.commands()
+    e.output_came(submitted.task, Bundle(None, 0, 1, 1, (-1,)))
+    e.task_ended(submitted.task)
+    got = []
+    while not e.is_finished():
+        got.append(e.take().metadata[0])
+    assert got == [-1, *range(0, 400, 2)]
+    assert not list(e.commands()) and e.budget.held == 0
+
+
 def test_tasks_in_front_of_a_limit_take_as_many_rows_as_it_lacks_and_then_twice_as_many():
     bundles = tuple(Bundle(None, 0, 1, 10, (i,)) for i in range(5000))
     operators = [

@@ -25,6 +25,7 @@ from sheaf.data.executor_state import (
     AddActor,
     Cancel,
     Command,
+    Draw,
     ExecutionError,
     Held,
     RemoveActor,
@@ -34,7 +35,16 @@ from sheaf.data.executor_state import (
 )
 from sheaf.data.operators import Bundle, Operator
 
-__all__ = ["AddActor", "Cancel", "Command", "ExecutionError", "Executor", "RemoveActor", "Submit"]
+__all__ = [
+    "AddActor",
+    "Cancel",
+    "Command",
+    "Draw",
+    "ExecutionError",
+    "Executor",
+    "RemoveActor",
+    "Submit",
+]
 
 _MOST_CONSTRUCTIONS = 3  # Of actors of a pool in a row that fail.
 _MOST_LOSSES = 4  # Of actors that die under one and the same task.
@@ -70,14 +80,7 @@ class Executor(Scheduler):
             short = "" if state.spec.here else self.resources.short_of(state.spec.needs)
             if short:
                 raise ExecutionError(f"{state.spec.name} cannot run: {short}")
-        for state in self.states:
-            if state.spec.kind == "source" and not state.finished:
-                for bundle in state.spec.bundles:
-                    self._pass_on(state, Held(bundle, 0))
-                    if state.finished:  # A limit has had enough.
-                        break
-                else:
-                    self._finish(state)
+        self._supply()
         self._grow_pools()
         self._schedule()
 
@@ -129,6 +132,18 @@ class Executor(Scheduler):
         return head is task or in_front
 
     # What has happened.
+
+    def drawn(self, operator: int, bundles: list[Bundle], is_last: bool) -> None:
+        """More of a source with a stream has been found; nothing comes behind the last."""
+        state = self.states[operator]
+        state.is_drawing = False
+        for bundle in bundles:
+            if not state.finished:  # Else a limit has had enough.
+                self._pass_on(state, Held(bundle, 0))
+        state.drawn += len(bundles)
+        if is_last and not state.finished:
+            self._finish(state)
+        self._schedule()
 
     def output_came(self, task: int, bundle: Bundle) -> None:
         """A running task has made a block, which was taken."""

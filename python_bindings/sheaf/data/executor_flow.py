@@ -36,6 +36,7 @@ class Flow:
             for port, feeder in enumerate(state.spec.inputs):
                 states[feeder].consumer, states[feeder].port = state.index, port
         self._order = self._downstream_first(states[-1])
+        self._sources = [state for state in states if state.spec.kind == "source"]
 
     def _downstream_first(self, state: State) -> list[State]:
         order, left = [], [state]
@@ -43,6 +44,19 @@ class Flow:
             order.append(left.pop())
             left += [self.states[feeder] for feeder in reversed(order[-1].spec.inputs)]
         return order
+
+    def _draw(self, state: State, count: int | None) -> None:
+        """The next bundles of a source go on, all of them for None; its end is not told yet."""
+        found = 0
+        for bundle in itertools.islice(state.supply, count):
+            self._pass_on(state, Held(bundle, 0))
+            found += 1
+            if state.finished:  # A limit has had enough.
+                return
+        state.drawn += found
+        state.undrawn -= found
+        if count is None or found < count:
+            state.undrawn = 0
 
     def _pass_on(self, state: State, held: Held) -> None:
         """An output of `state` goes to whom it feeds, through limits and unions. Nothing here calls

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 
 from sheaf.data.budget import Amounts, Budget, Resources, largest
 from sheaf.data.executor_flow import Flow
-from sheaf.data.executor_state import Actor, AddActor, State, Submit, Task
-from sheaf.data.operators import Work
+from sheaf.data.executor_state import Actor, AddActor, Draw, State, Submit, Task
+from sheaf.data.operators import Bundle, Work
 
 _SMALL_BYTES = 1 << 20  # Blocks below this go several to a task, where there are many.
+_LEAST_AHEAD, _AHEAD = 2, 8  # Works in front of a limit for each task that may run.
 
 
 class Scheduler(Flow):
@@ -32,6 +34,7 @@ class Scheduler(Flow):
         started = True
         while started:
             started = False
+            self._supply()
             for state in self._order:
                 while state.has_work and self._start(state):
                     started = True
@@ -39,6 +42,39 @@ class Scheduler(Flow):
         self._grow_pools()
         if not self._anything_runs() and not self._output:
             self._unblock()
+
+    def _supply(self) -> None:
+        """Sources give what they have; where a limit may make an end, what tasks need soon."""
+        for state in self._sources:
+            while not state.finished and not state.is_drawing and self._wants_more(state):
+                if state.spec.stream is not None:
+                    state.is_drawing = True
+                    self._commands.append(Draw(state.index))
+                elif state.undrawn:  # Twice as much each time, as few rows may get to the limit.
+                    least = _AHEAD * self._slots(self._consumer(state) or state)
+                    self._draw(state, max(least, state.drawn) if self._may_end(state) else None)
+                else:
+                    self._finish(state)
+        self._sources = [state for state in self._sources if not state.finished]
+
+    def _wants_more(self, state: State) -> bool:
+        consumer = self._consumer(state)
+        if consumer is None or not self._may_end(state):
+            return True
+        if state.spec.stream is None and not state.undrawn:
+            return True
+        return len(consumer.queue) < _LEAST_AHEAD * self._slots(consumer)
+
+    def _consumer(self, state: State) -> State | None:
+        return None if state.consumer is None else self.states[state.consumer]
+
+    def _may_end(self, source: State) -> bool:
+        """Whether tasks take what a source gives one by one, and a limit behind them may have had
+        enough before it has given all."""
+        state = self._consumer(source)
+        if state is None or state.spec.kind != "map" or state.spec.merge is not None:
+            return False
+        return any(other.spec.kind == "limit" for other in self._downstream(source))
 
     def _merge_for_room(self) -> bool:
         """Where the budget stops a task, what waits to be merged is merged, if that is much or the
@@ -123,17 +159,20 @@ class Scheduler(Flow):
         return work, charge
 
     def _put_together(self, state: State, work: Work, charge: int) -> tuple[Work, int]:
-        slots = self._slots(state)
-        more = len(state.queue) // (4 * slots)
+        source = self.states[state.spec.inputs[0]]
+        ahead = source.undrawn if source.spec.kind == "source" and not source.finished else 0
+        more = (len(state.queue) + ahead) // (4 * self._slots(state))
         bundles, size = list(work.bundles), work.size_bytes
-        rows, wanted = sum(bundle.num_rows for bundle in bundles), self._rows_wanted(state)
-        while (
-            more > 0 and size < _SMALL_BYTES and rows < wanted and state.queue[0][0].payload is None
-        ):
+        rows, wanted = _least_rows(bundles), self._rows_wanted(state)
+        while more > 0 and size < _SMALL_BYTES and rows < wanted:
+            if not state.queue and source.undrawn:
+                self._draw(source, more)
+            if not state.queue or state.queue[0][0].payload is not None:
+                break
             other, other_charge = state.queue.popleft()
             bundles += other.bundles
             size += other.size_bytes
-            rows += sum(bundle.num_rows for bundle in other.bundles)
+            rows += _least_rows(other.bundles)
             charge += other_charge
             more -= 1
         return Work(tuple(bundles)), charge
@@ -286,7 +325,7 @@ class Scheduler(Flow):
     # When nothing runs.
 
     def _anything_runs(self) -> bool:
-        return any(state.running for state in self.states) or any(
+        return any(state.running or state.is_drawing for state in self.states) or any(
             not actor.ready for state in self.states for actor in state.actors.values()
         )
 
@@ -312,3 +351,8 @@ class Scheduler(Flow):
             else:
                 self._start(state, whatever=True)
             return
+
+
+def _least_rows(bundles: Iterable[Bundle]) -> int:
+    """How many rows these have; of a read task that does not know, one."""
+    return sum(max(1, bundle.num_rows) for bundle in bundles)

@@ -45,7 +45,14 @@ class RemoveActor:
     actor: int
 
 
-Command = Submit | Cancel | AddActor | RemoveActor
+@dataclasses.dataclass(frozen=True, slots=True)
+class Draw:
+    """Find further bundles of a source with a stream; drawn() is told of them, once."""
+
+    operator: int
+
+
+Command = Submit | Cancel | AddActor | RemoveActor | Draw
 
 
 class ExecutionError(Exception):
@@ -85,6 +92,9 @@ class State:
 
     def __init__(self, index: int, spec: Operator) -> None:
         self.index, self.spec = index, spec
+        self.supply = iter(spec.bundles)  # Of a source.
+        self.undrawn, self.drawn = len(spec.bundles), 0
+        self.is_drawing = False
         self.consumer: int | None = None
         self.port = 0  # Which input of the consumer.
         self.open_inputs = set(spec.inputs)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from sheaf.data import plan as logical
 from sheaf.data import transforms
 from sheaf.data.compute import TaskOptions
+from sheaf.data.datasource.datasource import OneByOne
 from sheaf.data.operators import Bundle, Operator, Work
 from sheaf.data.optimize import optimized
 from sheaf.data.tasks import (
@@ -93,17 +94,16 @@ class Planner:
         return self._add(Operator(node.name, "source", bundles=node.bundles))
 
     def _build_Read(self, node: logical.Read, feeders: list[int]) -> int:
-        tasks = read_tasks(node, self._context, self._cpus)
-        bundles = tuple(
-            Bundle(
-                task,
-                0,
-                task.metadata.num_rows or 0,
-                task.metadata.size_bytes or self._context.target_max_block_size,
-            )
-            for task in tasks
-        )
-        source = self._add(Operator(node.name, "source", bundles=bundles))
+        size = self._block_bytes
+        stream = None
+        if node.parallelism < 1 and _has_own(node.datasource, "streamed_read_tasks"):
+            stream = node.datasource.streamed_read_tasks(self._context)
+        if stream is None:
+            bundles = ReadBundles(read_tasks(node, self._context, self._cpus), size)
+            source = self._add(Operator(node.name, "source", bundles=bundles))
+        else:
+            found = (list(ReadBundles(tasks, size)) for tasks in stream)
+            source = self._add(Operator(node.name, "source", stream=found))
         function = MapFunction(target_bytes=self._context.target_max_block_size)
         here = _is_light(node.datasource) and (logical.known_bytes(node) or 0) < self._small
         return self._add(
@@ -171,8 +171,12 @@ class Planner:
     def _rows(self, before: Operator, node: logical.Map) -> int:
         if not self._reads(before):
             return node.rows
-        bundles = self.operators[before.inputs[0]].bundles
-        return node.rows if all(bundle.num_rows for bundle in bundles) else 0
+        source = self.operators[before.inputs[0]]
+        if source.stream is not None:
+            return 0
+        if not isinstance(source.bundles, ReadBundles) or not source.bundles.are_alike:
+            return node.rows if all(bundle.num_rows for bundle in source.bundles) else 0
+        return node.rows if next(iter(source.bundles)).num_rows else 0
 
     def _reads(self, operator: Operator) -> bool:
         """Whether its bundles are read tasks, whose rows are not known."""
@@ -349,6 +353,30 @@ class Planner:
         return self._reduce(node, [second], method)
 
 
+class ReadBundles:
+    """Read tasks as bundles, which are made as they are iterated over.
+
+    Args:
+        tasks: a list, or of OneByOne, which makes them as they are needed.
+        size: bytes of one that does not know.
+    """
+
+    def __init__(self, tasks: Collection[Any], size: int) -> None:
+        self._tasks, self._size = tasks, size
+        self.are_alike = isinstance(tasks, OneByOne)  # All know how many rows they have, or none.
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[Bundle]:
+        for task in self._tasks:
+            known = task.metadata
+            yield Bundle(task, 0, known.num_rows or 0, known.size_bytes or self._size)
+
+    def __contains__(self, one: object) -> bool:
+        return any(one == bundle for bundle in self)
+
+
 def _kind(node: logical.Node) -> str:
     return "Map" if isinstance(node, logical.Map) else type(node).__name__
 
@@ -362,13 +390,27 @@ def _is_light(datasource: Any) -> bool:
     return bool(getattr(datasource, "is_light", False))
 
 
-def read_tasks(node: logical.Read, context: Any, cpus: int) -> list[Any]:
-    """The read tasks of a source."""
+def _has_own(datasource: Any, name: str) -> bool:
+    """Whether a source has this way to give its read tasks: not where a class that is derived from
+    its own has another get_read_tasks."""
+    for kind in type(datasource).__mro__:
+        if name in vars(kind):
+            return True
+        if "get_read_tasks" in vars(kind):
+            return False
+    return False
+
+
+def read_tasks(node: logical.Read, context: Any, cpus: int) -> Collection[Any]:
+    """The read tasks of a source, made as they are iterated over where it can do that."""
     size = node.datasource.estimate_inmemory_data_size()
     count = node.parallelism
     if count < 1:
         least = getattr(node.datasource, "least_read_tasks", None)
         count = max(parallelism(size, context, cpus), least() if least is not None else 1)
+    if _has_own(node.datasource, "lazy_read_tasks"):
+        lazy: Collection[Any] = node.datasource.lazy_read_tasks(count, None, context)
+        return lazy
     return list(node.datasource.get_read_tasks(count, None, context))
 
 

@@ -344,6 +344,7 @@ def test_what_a_limit_has_cancelled_is_not_looked_at():
     gone, looked = set(), []
     execution = Execution.__new__(Execution)
     execution._actors, execution._running = {}, {1: None, 2: None}
+    execution._drawn = set()
     execution._machine = types.SimpleNamespace(runs=lambda number: number not in gone)
 
     def look_at(number):

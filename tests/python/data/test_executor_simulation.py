@@ -3,6 +3,7 @@
 and consumers. One seed is one run; a failing one is printed and replays with SEED=n."""
 
 import heapq
+import itertools
 import os
 import random
 
@@ -35,6 +36,7 @@ class Simulation:
         self.losing = self.random.choice([0.0, 0.0, 0.05, 0.2])
         self.operators = self.plan()
         self.tasks, self.actors = {}, {}
+        self.drawing, self.drawn = set(), {}  # Sources; how many parts of them have been found.
         self.got = []
         self.stopped = False
         self.takes_turns = False
@@ -57,6 +59,10 @@ class Simulation:
             )
             for i in range(count)
         )
+        if self.random.random() < 0.3:  # It takes time to find them.
+            cuts = sorted(self.random.randrange(count + 1) for _ in range(self.random.randrange(4)))
+            parts = [list(bundles[a:b]) for a, b in zip([0, *cuts], [*cuts, count])]
+            return Operator("source", "source", stream=parts)
         return Operator("source", "source", bundles=bundles)
 
     def needs(self):
@@ -179,6 +185,10 @@ class Simulation:
                     self.at(self.random.expovariate(1), "constructed", actor)
                 case machine.RemoveActor(actor):
                     self.actors.pop(actor)
+                case machine.Draw(index):
+                    assert index not in self.drawing and not self.machine.states[index].finished
+                    self.drawing.add(index)
+                    self.at(self.random.expovariate(1), "drawn", index)
         self.look()
 
     def without_beside(self, index, work):
@@ -224,6 +234,15 @@ class Simulation:
                 self.actors[actor]["queue"].pop(0)
                 self.next_of(actor)
             self.machine.task_ended(task)
+
+    def draw(self, index):
+        """One part of what a source has, or two, has been found; perhaps nobody wants it now."""
+        parts = self.operators[index].stream
+        self.drawing.remove(index)
+        first = self.drawn.get(index, 0)
+        self.drawn[index] = min(len(parts), first + self.random.choice([1, 2]))
+        found = [bundle for part in parts[first : self.drawn[index]] for bundle in part]
+        self.machine.drawn(index, found, self.drawn[index] == len(parts))
 
     def take_from_streams(self):
         moved = True
@@ -320,6 +339,8 @@ class Simulation:
             self.now, _, what, number = heapq.heappop(self.events)
             if what == "step":
                 self.step(number)
+            elif what == "drawn":
+                self.draw(number)
             elif number in self.actors and self.random.random() < self.losing:
                 self.actors.pop(number)
                 self.machine.actor_died(number, Lost())
@@ -358,7 +379,8 @@ class Simulation:
         whether their order is known."""
         spec = self.operators[index]
         if spec.kind == "source":
-            rows = [b.metadata[0] for b in spec.bundles for _ in range(b.num_rows)]
+            bundles = [*spec.bundles, *(one for part in spec.stream or () for one in part)]
+            rows = [b.metadata[0] for b in bundles for _ in range(b.num_rows)]
             return rows, len(rows), len(rows), True
         parts = [self.expected(i) for i in spec.inputs]
         if spec.beside is not None:
@@ -414,6 +436,46 @@ def test_plans_may_be_deeper_than_the_stack():
         got.append(e.take().metadata[0])
     assert got == [-1, *range(0, 400, 2)]
     assert not list(e.commands()) and e.budget.held == 0
+
+
+def test_a_limit_draws_no_more_of_a_source_than_it_needs():
+    """Of bundles that are made as they are taken, and of those that are found with time."""
+    made = []
+
+    class Made:
+        def __len__(self):
+            return 20_000
+
+        def __iter__(self):
+            for number in range(20_000):
+                made.append(number)
+                yield Bundle(None, 0, 1, 1 << 30, (number,))
+
+    parts = [[bundle] for bundle in itertools.islice(Made(), 100)]
+    for kind in ("bundles", "stream"):
+        made.clear()
+        operators = [
+            Operator("source", "source", **{kind: Made() if kind == "bundles" else parts}),
+            Operator("map", "map", inputs=(0,), needs={"CPU": 1.0}),
+            Operator("limit", "limit", inputs=(1,), limit=30),
+        ]
+        e = machine.Executor(operators, {"CPU": 2.0}, 10**12)
+        tasks, drawn = [], 0
+        while not e.is_finished():
+            for command in e.commands():
+                if isinstance(command, machine.Draw):
+                    e.drawn(0, parts[drawn], False)
+                    drawn += 1
+                elif isinstance(command, machine.Submit):
+                    tasks.append(command)
+            if e.has_output():
+                e.take()
+            elif tasks:
+                task = tasks.pop(0)
+                e.output_came(task.task, task.work.bundles[0])
+                if e.runs(task.task):
+                    e.task_ended(task.task)
+        assert 30 <= len(made) + drawn < 80, (made, drawn)
 
 
 def test_tasks_in_front_of_a_limit_take_as_many_rows_as_it_lacks_and_then_twice_as_many():

@@ -9,7 +9,8 @@ What holds at any time:
 - The most downstream operator that has work runs at least one task, whatever the budget says, so
   there is always progress; what fits is started.
 - Actors leave room for one task of each operator that works without actors, and for one actor of
-  each other pool; when nothing else can run, idle actors make way.
+  each other pool; when nothing else can run, idle actors lend their CPUs, and those make way that
+  hold what cannot be lent.
 - Outputs are in the order of the inputs, unless that would make the pipeline wait with a full
   budget and the order was not asked for.
 """
@@ -28,6 +29,7 @@ from sheaf.data.executor_state import (
     Draw,
     ExecutionError,
     Held,
+    Lend,
     RemoveActor,
     State,
     Submit,
@@ -42,6 +44,7 @@ __all__ = [
     "Draw",
     "ExecutionError",
     "Executor",
+    "Lend",
     "RemoveActor",
     "Submit",
 ]
@@ -208,7 +211,7 @@ class Executor(Scheduler):
         if state is None:
             return
         record = state.actors.pop(actor)
-        self.resources.give_back(state.spec.needs)
+        self.resources.give_back(state.kept(record))
         if not record.ready:
             state.failures += 1
             if state.failures >= _MOST_CONSTRUCTIONS:

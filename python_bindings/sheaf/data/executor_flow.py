@@ -214,8 +214,8 @@ class Flow:
             self._remove_actor(state, actor)
 
     def _remove_actor(self, state: State, actor: int) -> None:
-        del state.actors[actor], self._of_actor[actor]
-        self.resources.give_back(state.spec.needs)
+        del self._of_actor[actor]
+        self.resources.give_back(state.kept(state.actors.pop(actor)))
         self._commands.append(RemoveActor(actor))
 
     # The order of outputs.

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from sheaf.data.budget import Amounts, Budget, Resources, largest
 from sheaf.data.executor_flow import Flow
-from sheaf.data.executor_state import Actor, AddActor, Draw, State, Submit, Task
+from sheaf.data.executor_state import Actor, AddActor, Draw, Lend, State, Submit, Task
 from sheaf.data.operators import Bundle, Work
 
 _SMALL_BYTES = 1 << 20  # Blocks below this go several to a task, where there are many.
@@ -117,7 +117,7 @@ class Scheduler(Flow):
         actor = None
         if spec.pool is not None:
             actor = self._free_actor(state)
-            if actor is None:
+            if actor is None or not self._has_again(state, actor):
                 return False
         elif not here:
             beside = {} if whatever else self._downstream_needs(state)
@@ -218,7 +218,7 @@ class Scheduler(Flow):
                 for other in self._downstream(state)
                 if other.works_elsewhere
                 and not other.running
-                and not other.actors
+                and other.lends_all
                 and not self._behind_barrier(other)
             ]
         )
@@ -230,9 +230,9 @@ class Scheduler(Flow):
         """Whether the most downstream operator with work lacks resources that others hold, which
         wait for room: then those of `holder` end first, if no other's come before."""
         state = self._most_downstream()
-        if state is None or state.running or state.spec.here or state.actors:
+        if state is None or state.running or state.spec.here or not state.lends_all:
             return False
-        lacking = self.resources.lacking(state.spec.needs)
+        lacking = self.resources.lacking(state.lent if state.actors else state.spec.needs)
         if not lacking:
             return False
         running = [other for other in self._order if other.running]
@@ -262,12 +262,22 @@ class Scheduler(Flow):
             for actor in state.actors.values()
             if actor.ready and len(actor.tasks) < state.spec.pool.in_flight
         ]
-        return min(free, key=lambda actor: (len(actor.tasks), actor.number), default=None)
+        order = lambda actor: (actor.lends, len(actor.tasks), actor.number)  # noqa: E731
+        return min(free, key=order, default=None)
+
+    def _has_again(self, state: State, actor: Actor) -> bool:
+        """Gives an actor its CPUs back, if they are free; whether it has them."""
+        if actor.lends and self.resources.fits(state.lent):
+            self.resources.take(state.lent)
+            actor.lends = False
+        return not actor.lends
 
     def _grow_pools(self) -> None:
         for state in self.states:
             pool = state.spec.pool
             if pool is None or state.finished or self._behind_barrier(state):
+                continue
+            if any(actor.lends for actor in state.actors.values()):
                 continue
             while len(state.actors) < pool.minimum or (
                 len(state.actors) < pool.maximum
@@ -335,22 +345,35 @@ class Scheduler(Flow):
         for state in self._order:
             if not state.has_work or self._waits_beside(state):
                 continue
-            if state.spec.pool is not None and state.actors:
-                self._start(state, whatever=True)
-                return
-            idle = [
-                (other, actor)
-                for other in self.states
-                if other is not state
-                for actor in sorted(other.actors)
-            ]
-            while not self.resources.fits(state.spec.needs) and idle and not state.spec.here:
-                self._remove_actor(*idle.pop(0))
-            if state.spec.pool is not None:
+            if not state.spec.here:
+                self._make_room(state)
+            if state.spec.pool is not None and not state.actors:
                 self._add_actor(state, {})
             else:
                 self._start(state, whatever=True)
             return
+
+    def _make_room(self, state: State) -> None:
+        """Idle actors lend `state` the CPUs that its next task or actor lacks; those end that hold
+        something else which it lacks. An actor that ended for a CPU would be made again, and again,
+        where there is one CPU for it and for what feeds it."""
+        needs = state.spec.needs
+        if state.actors:
+            needs = state.lent if state.lends_all else {}
+        idle = [
+            (other, actor)
+            for other in self.states
+            if other is not state
+            for _, actor in sorted(other.actors.items())
+        ]
+        for other, actor in idle:
+            if "CPU" in self.resources.lacking(needs) and other.lent and not actor.lends:
+                self.resources.give_back(other.lent)
+                actor.lends = True
+                self._commands.append(Lend(actor.number))
+        for other, actor in idle:
+            if any(name in other.spec.needs for name in self.resources.lacking(needs)):
+                self._remove_actor(other, actor.number)
 
 
 def _least_rows(bundles: Iterable[Bundle]) -> int:

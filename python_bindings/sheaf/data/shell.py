@@ -188,6 +188,8 @@ class Execution:
                     sheaf.cancel(task.ended)
             elif isinstance(command, machine.AddActor):
                 self._add_actor(command)
+            elif isinstance(command, machine.Lend):
+                self._resting.lend(command.actor, self._actors[command.actor][0])
             elif isinstance(command, machine.Draw):
                 self._drawn.add(command.operator)
                 if command.operator not in self._drawings:

@@ -173,6 +173,7 @@ class Simulation:
                     if actor is None:
                         self.begin(task)
                     else:
+                        self.actors[actor]["lends"] = False
                         self.actors[actor]["queue"].append(task)
                         self.next_of(actor)
                 case machine.Cancel(task):
@@ -182,9 +183,16 @@ class Simulation:
                         self.next_of(gone["actor"])
                 case machine.AddActor(actor, index):
                     self.actors[actor] = {"operator": index, "ready": False, "queue": []}
+                    self.actors[actor]["lends"] = False
                     self.at(self.random.expovariate(1), "constructed", actor)
                 case machine.RemoveActor(actor):
-                    self.actors.pop(actor)
+                    index = self.actors.pop(actor)["operator"]
+                    if not self.machine.states[index].finished:
+                        assert self.operators[index].needs.keys() > {"CPU"}, "it could have lent"
+                case machine.Lend(actor):
+                    state = self.actors[actor]
+                    assert state["ready"] and not state["queue"] and not state["lends"]
+                    state["lends"] = True
                 case machine.Draw(index):
                     assert index not in self.drawing and not self.machine.states[index].finished
                     self.drawing.add(index)
@@ -269,7 +277,8 @@ class Simulation:
                     used[name] = used.get(name, 0) + amount
         for state in self.actors.values():
             for name, amount in self.operators[state["operator"]].needs.items():
-                used[name] = used.get(name, 0) + amount
+                lent = name == "CPU" and state["lends"]
+                used[name] = used.get(name, 0) + (0 if lent else amount)
         for name, amount in used.items():
             assert amount <= self.total[name] + 1e-9, f"{name}: {amount} in use"
         for index, spec in enumerate(self.operators):

@@ -9,7 +9,8 @@ What holds at any time:
 - The most downstream operator that has work runs at least one task, whatever the budget says, so
   there is always progress; what fits is started.
 - Actors leave room for one task of each operator that works without actors, and for one actor of
-  each other pool; when nothing else can run, idle actors make way.
+  each other pool; when nothing else can run, idle actors lend their CPUs, and those make way that
+  hold what cannot be lent.
 - Outputs are in the order of the inputs, unless that would make the pipeline wait with a full
   budget and the order was not asked for.
 """
@@ -25,8 +26,10 @@ from sheaf.data.executor_state import (
     AddActor,
     Cancel,
     Command,
+    Draw,
     ExecutionError,
     Held,
+    Lend,
     RemoveActor,
     State,
     Submit,
@@ -34,7 +37,17 @@ from sheaf.data.executor_state import (
 )
 from sheaf.data.operators import Bundle, Operator
 
-__all__ = ["AddActor", "Cancel", "Command", "ExecutionError", "Executor", "RemoveActor", "Submit"]
+__all__ = [
+    "AddActor",
+    "Cancel",
+    "Command",
+    "Draw",
+    "ExecutionError",
+    "Executor",
+    "Lend",
+    "RemoveActor",
+    "Submit",
+]
 
 _MOST_CONSTRUCTIONS = 3  # Of actors of a pool in a row that fail.
 _MOST_LOSSES = 4  # Of actors that die under one and the same task.
@@ -70,14 +83,7 @@ class Executor(Scheduler):
             short = "" if state.spec.here else self.resources.short_of(state.spec.needs)
             if short:
                 raise ExecutionError(f"{state.spec.name} cannot run: {short}")
-        for state in self.states:
-            if state.spec.kind == "source" and not state.finished:
-                for bundle in state.spec.bundles:
-                    self._pass_on(state, Held(bundle, 0))
-                    if state.finished:  # A limit has had enough.
-                        break
-                else:
-                    self._finish(state)
+        self._supply()
         self._grow_pools()
         self._schedule()
 
@@ -129,6 +135,18 @@ class Executor(Scheduler):
         return head is task or in_front
 
     # What has happened.
+
+    def drawn(self, operator: int, bundles: list[Bundle], is_last: bool) -> None:
+        """More of a source with a stream has been found; nothing comes behind the last."""
+        state = self.states[operator]
+        state.is_drawing = False
+        for bundle in bundles:
+            if not state.finished:  # Else a limit has had enough.
+                self._pass_on(state, Held(bundle, 0))
+        state.drawn += len(bundles)
+        if is_last and not state.finished:
+            self._finish(state)
+        self._schedule()
 
     def output_came(self, task: int, bundle: Bundle) -> None:
         """A running task has made a block, which was taken."""
@@ -193,7 +211,7 @@ class Executor(Scheduler):
         if state is None:
             return
         record = state.actors.pop(actor)
-        self.resources.give_back(state.spec.needs)
+        self.resources.give_back(state.kept(record))
         if not record.ready:
             state.failures += 1
             if state.failures >= _MOST_CONSTRUCTIONS:
@@ -216,6 +234,7 @@ class Executor(Scheduler):
     def stop(self) -> None:
         """The result is not wanted any more: all tasks and actors are to end."""
         for state in self.states:
-            self._stop(state)
+            if not state.finished:
+                self._stop(state)
         self.budget.release(sum(held.charge for held in self._output))
         self._output.clear()

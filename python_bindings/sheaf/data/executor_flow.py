@@ -31,10 +31,12 @@ class Flow:
         self._commands: deque[Command] = deque()
         self._of_task: dict[int, State] = {}
         self._of_actor: dict[int, State] = {}
+        self._ends: deque[State] = deque()  # Of which those that they feed are not told yet.
         for state in states:
             for port, feeder in enumerate(state.spec.inputs):
                 states[feeder].consumer, states[feeder].port = state.index, port
         self._order = self._downstream_first(states[-1])
+        self._sources = [state for state in states if state.spec.kind == "source"]
 
     def _downstream_first(self, state: State) -> list[State]:
         order, left = [], [state]
@@ -43,31 +45,54 @@ class Flow:
             left += [self.states[feeder] for feeder in reversed(order[-1].spec.inputs)]
         return order
 
+    def _draw(self, state: State, count: int | None) -> None:
+        """The next bundles of a source go on, all of them for None; its end is not told yet."""
+        found = 0
+        for bundle in itertools.islice(state.supply, count):
+            self._pass_on(state, Held(bundle, 0))
+            found += 1
+            if state.finished:  # A limit has had enough.
+                return
+        state.drawn += found
+        state.undrawn -= found
+        if count is None or found < count:
+            state.undrawn = 0
+
     def _pass_on(self, state: State, held: Held) -> None:
-        """An output of `state` goes to whom it feeds."""
-        if state.consumer is None:
-            self._output.append(held)
-            return
-        consumer = self.states[state.consumer]
-        if consumer.finished:
-            self.budget.release(held.charge)
-            return
-        kind = consumer.spec.kind
-        if consumer.spec.arrange is not None or consumer.spec.beside == state.port:
-            consumer.gathered[state.port].append(held)
-        elif consumer.spec.merge is not None:
-            consumer.gathered[0].append(held)
-            if consumer.has_merged and self._unmerged(consumer) >= self.budget.limit // 2:
-                self._merge(consumer)
-        elif kind == "limit":
-            self._limit(consumer, held)
-        elif kind == "union":
-            if state.index == consumer.first_input:
-                self._pass_on(consumer, held)
-            else:
-                consumer.gathered[state.port].append(held)
+        """An output of `state` goes to whom it feeds, through limits and unions. Nothing here calls
+        itself for who is behind: plans are deeper than Python's stack."""
+        satisfied = []
+        while True:
+            if state.consumer is None:
+                self._output.append(held)
+                break
+            consumer = self.states[state.consumer]
+            if consumer.finished:
+                self.budget.release(held.charge)
+                break
+            if consumer.spec.kind == "limit":
+                held = self._cut(consumer, held)
+                if consumer.rows_left == 0:
+                    satisfied.append(consumer)
+            elif consumer.spec.kind != "union" or state.index != consumer.first_input:
+                self._keep(consumer, state.port, held)
+                break
+            state = consumer
+        for limit in reversed(satisfied):
+            self._stop_feeders(limit)
+            self._finish(limit)
+
+    def _keep(self, state: State, port: int, held: Held) -> None:
+        """What has come at an input lies there until there is a task for it, or it is its turn."""
+        spec = state.spec
+        if spec.arrange is not None or spec.beside == port or spec.kind == "union":
+            state.gathered[port].append(held)
+        elif spec.merge is not None:
+            state.gathered[0].append(held)
+            if state.has_merged and self._unmerged(state) >= self.budget.limit // 2:
+                self._merge(state)
         else:
-            self._gather(consumer, held)
+            self._gather(state, held)
 
     def _unmerged(self, state: State) -> int:
         """Bytes of what waits to be merged."""
@@ -86,17 +111,12 @@ class Flow:
         else:
             self.budget.release(charge)
 
-    def _limit(self, state: State, held: Held) -> None:
-        rows = held.bundle.num_rows
-        if rows > state.rows_left:
+    def _cut(self, state: State, held: Held) -> Held:
+        """What a limit lets through."""
+        if held.bundle.num_rows > state.rows_left:
             held = Held(held.bundle.cut(0, state.rows_left), held.charge)
-            rows = state.rows_left
-        state.rows_left -= rows
-        self._pass_on(state, held)
-        if state.rows_left == 0:
-            for feeder in state.spec.inputs:
-                self._stop(self.states[feeder])
-            self._finish(state)
+        state.rows_left -= held.bundle.num_rows
+        return held
 
     def _gather(self, state: State, held: Held) -> None:
         """Puts bundles together to works of tasks."""
@@ -155,17 +175,26 @@ class Flow:
         state.finished = True
         state.gathered = [[] for _ in state.spec.inputs]
         self._remove_actors(state)
-        if state.consumer is not None:
-            consumer = self.states[state.consumer]
-            if not consumer.finished:
-                self._input_ended(consumer, state.index)
+        self._ends.append(state)
+        if len(self._ends) > 1:  # Whoever tells of the first goes on with this one.
+            return
+        while self._ends:
+            ended = self._ends[0]
+            if ended.consumer is not None and not self.states[ended.consumer].finished:
+                self._input_ended(self.states[ended.consumer], ended.index)
+            self._ends.popleft()
+
+    def _stop_feeders(self, state: State) -> None:
+        """Nobody wants what comes to `state`."""
+        left = list(state.spec.inputs)
+        while left:
+            feeder = self.states[left.pop()]
+            left += feeder.spec.inputs
+            if not feeder.finished:
+                self._stop(feeder)
 
     def _stop(self, state: State) -> None:
         """Nobody wants what `state` makes."""
-        for feeder in state.spec.inputs:
-            self._stop(self.states[feeder])
-        if state.finished:
-            return
         for task in list(state.running):
             self.budget.release(self._leave(state, task).charge)
             self._commands.append(Cancel(task))
@@ -185,8 +214,8 @@ class Flow:
             self._remove_actor(state, actor)
 
     def _remove_actor(self, state: State, actor: int) -> None:
-        del state.actors[actor], self._of_actor[actor]
-        self.resources.give_back(state.spec.needs)
+        del self._of_actor[actor]
+        self.resources.give_back(state.kept(state.actors.pop(actor)))
         self._commands.append(RemoveActor(actor))
 
     # The order of outputs.

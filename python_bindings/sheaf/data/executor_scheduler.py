@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 
 from sheaf.data.budget import Amounts, Budget, Resources, largest
 from sheaf.data.executor_flow import Flow
-from sheaf.data.executor_state import Actor, AddActor, State, Submit, Task
-from sheaf.data.operators import Work
+from sheaf.data.executor_state import Actor, AddActor, Draw, Lend, State, Submit, Task
+from sheaf.data.operators import Bundle, Work
 
 _SMALL_BYTES = 1 << 20  # Blocks below this go several to a task, where there are many.
+_LEAST_AHEAD, _AHEAD = 2, 8  # Works in front of a limit for each task that may run.
 
 
 class Scheduler(Flow):
@@ -32,6 +34,7 @@ class Scheduler(Flow):
         started = True
         while started:
             started = False
+            self._supply()
             for state in self._order:
                 while state.has_work and self._start(state):
                     started = True
@@ -39,6 +42,39 @@ class Scheduler(Flow):
         self._grow_pools()
         if not self._anything_runs() and not self._output:
             self._unblock()
+
+    def _supply(self) -> None:
+        """Sources give what they have; where a limit may make an end, what tasks need soon."""
+        for state in self._sources:
+            while not state.finished and not state.is_drawing and self._wants_more(state):
+                if state.spec.stream is not None:
+                    state.is_drawing = True
+                    self._commands.append(Draw(state.index))
+                elif state.undrawn:  # Twice as much each time, as few rows may get to the limit.
+                    least = _AHEAD * self._slots(self._consumer(state) or state)
+                    self._draw(state, max(least, state.drawn) if self._may_end(state) else None)
+                else:
+                    self._finish(state)
+        self._sources = [state for state in self._sources if not state.finished]
+
+    def _wants_more(self, state: State) -> bool:
+        consumer = self._consumer(state)
+        if consumer is None or not self._may_end(state):
+            return True
+        if state.spec.stream is None and not state.undrawn:
+            return True
+        return len(consumer.queue) < _LEAST_AHEAD * self._slots(consumer)
+
+    def _consumer(self, state: State) -> State | None:
+        return None if state.consumer is None else self.states[state.consumer]
+
+    def _may_end(self, source: State) -> bool:
+        """Whether tasks take what a source gives one by one, and a limit behind them may have had
+        enough before it has given all."""
+        state = self._consumer(source)
+        if state is None or state.spec.kind != "map" or state.spec.merge is not None:
+            return False
+        return any(other.spec.kind == "limit" for other in self._downstream(source))
 
     def _merge_for_room(self) -> bool:
         """Where the budget stops a task, what waits to be merged is merged, if that is much or the
@@ -81,7 +117,7 @@ class Scheduler(Flow):
         actor = None
         if spec.pool is not None:
             actor = self._free_actor(state)
-            if actor is None:
+            if actor is None or not self._has_again(state, actor):
                 return False
         elif not here:
             beside = {} if whatever else self._downstream_needs(state)
@@ -123,17 +159,20 @@ class Scheduler(Flow):
         return work, charge
 
     def _put_together(self, state: State, work: Work, charge: int) -> tuple[Work, int]:
-        slots = self._slots(state)
-        more = len(state.queue) // (4 * slots)
+        source = self.states[state.spec.inputs[0]]
+        ahead = source.undrawn if source.spec.kind == "source" and not source.finished else 0
+        more = (len(state.queue) + ahead) // (4 * self._slots(state))
         bundles, size = list(work.bundles), work.size_bytes
-        rows, wanted = sum(bundle.num_rows for bundle in bundles), self._rows_wanted(state)
-        while (
-            more > 0 and size < _SMALL_BYTES and rows < wanted and state.queue[0][0].payload is None
-        ):
+        rows, wanted = _least_rows(bundles), self._rows_wanted(state)
+        while more > 0 and size < _SMALL_BYTES and rows < wanted:
+            if not state.queue and source.undrawn:
+                self._draw(source, more)
+            if not state.queue or state.queue[0][0].payload is not None:
+                break
             other, other_charge = state.queue.popleft()
             bundles += other.bundles
             size += other.size_bytes
-            rows += sum(bundle.num_rows for bundle in other.bundles)
+            rows += _least_rows(other.bundles)
             charge += other_charge
             more -= 1
         return Work(tuple(bundles)), charge
@@ -179,7 +218,7 @@ class Scheduler(Flow):
                 for other in self._downstream(state)
                 if other.works_elsewhere
                 and not other.running
-                and not other.actors
+                and other.lends_all
                 and not self._behind_barrier(other)
             ]
         )
@@ -191,9 +230,9 @@ class Scheduler(Flow):
         """Whether the most downstream operator with work lacks resources that others hold, which
         wait for room: then those of `holder` end first, if no other's come before."""
         state = self._most_downstream()
-        if state is None or state.running or state.spec.here or state.actors:
+        if state is None or state.running or state.spec.here or not state.lends_all:
             return False
-        lacking = self.resources.lacking(state.spec.needs)
+        lacking = self.resources.lacking(state.lent if state.actors else state.spec.needs)
         if not lacking:
             return False
         running = [other for other in self._order if other.running]
@@ -223,12 +262,22 @@ class Scheduler(Flow):
             for actor in state.actors.values()
             if actor.ready and len(actor.tasks) < state.spec.pool.in_flight
         ]
-        return min(free, key=lambda actor: (len(actor.tasks), actor.number), default=None)
+        order = lambda actor: (actor.lends, len(actor.tasks), actor.number)  # noqa: E731
+        return min(free, key=order, default=None)
+
+    def _has_again(self, state: State, actor: Actor) -> bool:
+        """Gives an actor its CPUs back, if they are free; whether it has them."""
+        if actor.lends and self.resources.fits(state.lent):
+            self.resources.take(state.lent)
+            actor.lends = False
+        return not actor.lends
 
     def _grow_pools(self) -> None:
         for state in self.states:
             pool = state.spec.pool
             if pool is None or state.finished or self._behind_barrier(state):
+                continue
+            if any(actor.lends for actor in state.actors.values()):
                 continue
             while len(state.actors) < pool.minimum or (
                 len(state.actors) < pool.maximum
@@ -262,13 +311,16 @@ class Scheduler(Flow):
 
     def _behind_barrier(self, state: State) -> bool:
         """Whether all that `state` could get waits for a barrier, or for a round to be merged."""
-        if self._waits_beside(state):
-            return True
-        if state.is_busy or not state.open_inputs:
-            return False
-        is_barrier = state.spec.arrange is not None or state.spec.merge is not None
-        feeders = [self.states[index] for index in state.open_inputs]
-        return is_barrier or all(map(self._behind_barrier, feeders))
+        left = [state]
+        while left:
+            state = left.pop()
+            if self._waits_beside(state):
+                continue
+            if state.is_busy or not state.open_inputs:
+                return False
+            if state.spec.arrange is None and state.spec.merge is None:
+                left += [self.states[index] for index in state.open_inputs]
+        return True
 
     def _add_actor(self, state: State, beside: Amounts) -> bool:
         if not self.resources.fits(state.spec.needs, beside):
@@ -283,7 +335,7 @@ class Scheduler(Flow):
     # When nothing runs.
 
     def _anything_runs(self) -> bool:
-        return any(state.running for state in self.states) or any(
+        return any(state.running or state.is_drawing for state in self.states) or any(
             not actor.ready for state in self.states for actor in state.actors.values()
         )
 
@@ -293,19 +345,37 @@ class Scheduler(Flow):
         for state in self._order:
             if not state.has_work or self._waits_beside(state):
                 continue
-            if state.spec.pool is not None and state.actors:
-                self._start(state, whatever=True)
-                return
-            idle = [
-                (other, actor)
-                for other in self.states
-                if other is not state
-                for actor in sorted(other.actors)
-            ]
-            while not self.resources.fits(state.spec.needs) and idle and not state.spec.here:
-                self._remove_actor(*idle.pop(0))
-            if state.spec.pool is not None:
+            if not state.spec.here:
+                self._make_room(state)
+            if state.spec.pool is not None and not state.actors:
                 self._add_actor(state, {})
             else:
                 self._start(state, whatever=True)
             return
+
+    def _make_room(self, state: State) -> None:
+        """Idle actors lend `state` the CPUs that its next task or actor lacks; those end that hold
+        something else which it lacks. An actor that ended for a CPU would be made again, and again,
+        where there is one CPU for it and for what feeds it."""
+        needs = state.spec.needs
+        if state.actors:
+            needs = state.lent if state.lends_all else {}
+        idle = [
+            (other, actor)
+            for other in self.states
+            if other is not state
+            for _, actor in sorted(other.actors.items())
+        ]
+        for other, actor in idle:
+            if "CPU" in self.resources.lacking(needs) and other.lent and not actor.lends:
+                self.resources.give_back(other.lent)
+                actor.lends = True
+                self._commands.append(Lend(actor.number))
+        for other, actor in idle:
+            if any(name in other.spec.needs for name in self.resources.lacking(needs)):
+                self._remove_actor(other, actor.number)
+
+
+def _least_rows(bundles: Iterable[Bundle]) -> int:
+    """How many rows these have; of a read task that does not know, one."""
+    return sum(max(1, bundle.num_rows) for bundle in bundles)

@@ -45,7 +45,21 @@ class RemoveActor:
     actor: int
 
 
-Command = Submit | Cancel | AddActor | RemoveActor
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lend:
+    """An idle actor lets others use its CPUs until its next task."""
+
+    actor: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Draw:
+    """Find further bundles of a source with a stream; drawn() is told of them, once."""
+
+    operator: int
+
+
+Command = Submit | Cancel | AddActor | RemoveActor | Lend | Draw
 
 
 class ExecutionError(Exception):
@@ -77,6 +91,7 @@ class Task:
 class Actor:
     number: int
     ready: bool = False
+    lends: bool = False  # Its CPUs, which it gets back before its next task.
     tasks: set[int] = dataclasses.field(default_factory=set)
 
 
@@ -85,6 +100,9 @@ class State:
 
     def __init__(self, index: int, spec: Operator) -> None:
         self.index, self.spec = index, spec
+        self.supply = iter(spec.bundles)  # Of a source.
+        self.undrawn, self.drawn = len(spec.bundles), 0
+        self.is_drawing = False
         self.consumer: int | None = None
         self.port = 0  # Which input of the consumer.
         self.open_inputs = set(spec.inputs)
@@ -128,6 +146,21 @@ class State:
     def works_elsewhere(self) -> bool:
         """Whether it needs resources, now or later."""
         return self.spec.kind == "map" and not self.spec.here and not self.finished
+
+    @property
+    def lends_all(self) -> bool:
+        """Whether no actor has its CPUs."""
+        return all(actor.lends for actor in self.actors.values())
+
+    @property
+    def lent(self) -> dict[str, float]:
+        """What an actor lends: the runtime gives others only CPUs of what waits."""
+        return {name: amount for name, amount in self.spec.needs.items() if name == "CPU"}
+
+    def kept(self, actor: Actor) -> dict[str, float]:
+        """What an actor holds now."""
+        without = self.lent if actor.lends else {}
+        return {name: n for name, n in self.spec.needs.items() if name not in without}
 
     def estimate(self, work: Work | None = None) -> int:
         """Bytes of the next block."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -91,6 +92,10 @@ class DataIterator(Frameworks):
             )
         self._skipped = rows
 
+    def _is_done_with(self, bundles: Any, rows: float) -> None:
+        """The loop over these has asked for what lies behind the first rows; `inf`: it has come to
+        its end."""
+
     def _first_row(self) -> Any:
         """A batch of one row, or None; the place in the epoch stays."""
         place = self._given, self._skipped
@@ -129,6 +134,8 @@ class DataIterator(Frameworks):
                     for row in blocks.table_to_rows(table):
                         self._given += 1
                         yield row
+                    self._is_done_with(bundles, self._given)
+                self._is_done_with(bundles, math.inf)
                 self._given = 0
             finally:
                 bundles.close()
@@ -194,6 +201,9 @@ class DataIterator(Frameworks):
                 for rows, batch in _ahead(source, prefetch_batches) if prefetch_batches else source:
                     self._given += rows
                     yield batch if _finalize_fn is None else _finalize_fn(batch)
+                    if local_shuffle_buffer_size is None:
+                        self._is_done_with(bundles, self._given)
+                self._is_done_with(bundles, math.inf)
                 self._given = 0
             finally:
                 bundles.close()
@@ -247,7 +257,9 @@ class DataIterator(Frameworks):
         """Returns a dataset whose blocks are those of one epoch."""
         bundles = self._bundles()
         try:
-            return self._materialized(list(bundles))
+            made = self._materialized(list(bundles))
+            self._is_done_with(bundles, math.inf)
+            return made
         finally:
             bundles.close()
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from sheaf.data.budget import Amounts
@@ -83,7 +83,8 @@ class Operator:
         name: as progress and errors show it.
         inputs: indices of the operators that feed it; all are smaller than its own.
         kind: "source" (has `bundles`), "map" (tasks), "limit", "union" or "arrange" (no tasks).
-        bundles: of a source.
+        bundles: of a source; they may be made as they are iterated over.
+        stream: gives those of a source that take time, which the shell draws; opaque here.
         arrange: the operator waits for all its input and does what this says.
         merge: gets all that has come when that is much of the budget, and says what to do with it;
             what has come at the end, if that never was, goes on as it is.
@@ -104,7 +105,8 @@ class Operator:
     name: str
     kind: str
     inputs: tuple[int, ...] = ()
-    bundles: tuple[Bundle, ...] = ()
+    bundles: Collection[Bundle] = ()
+    stream: Any = None
     arrange: Arrange | None = None
     merge: Arrange | None = None
     beside: int | None = None

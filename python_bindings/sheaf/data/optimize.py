@@ -37,21 +37,29 @@ def optimized(node: plan.Node) -> plan.Node:
     Returns:
         The plan to run.
     """
-    return _folded(_narrowed(node, None))
+    return _folded(_narrowed(node))
 
 
 # Columns.
 
 
-def _narrowed(node: plan.Node, wanted: _Columns) -> plan.Node:
-    """The node over sources that read no column in vain, when `wanted` of its own are."""
-    if isinstance(node, plan.Read):
-        return _narrow_read(node, wanted)
-    if isinstance(node, plan.Drop):
-        node = _kept(node)
-    below = _looked_at(node, wanted)
-    inputs = [_narrowed(child, below) for child in node.inputs]
-    return _over(node, inputs)
+def _narrowed(node: plan.Node) -> plan.Node:
+    """The node over sources that read no column in vain."""
+    made: list[plan.Node] = []
+    left: list[tuple[plan.Node, _Columns, bool]] = [(node, None, False)]
+    while left:
+        node, wanted, is_ready = left.pop()
+        if isinstance(node, plan.Read):
+            made.append(_narrow_read(node, wanted))
+        elif is_ready:
+            _put_over_inputs(node, made)
+        else:
+            if isinstance(node, plan.Drop):
+                node = _kept(node)
+            below = _looked_at(node, wanted)
+            left.append((node, wanted, True))
+            left += [(child, below, False) for child in reversed(node.inputs)]
+    return made[0]
 
 
 def _kept(node: plan.Drop) -> plan.Map:
@@ -75,6 +83,12 @@ def _schema(node: plan.Node) -> Any:
 def _over(node: plan.Node, inputs: list[plan.Node]) -> plan.Node:
     same = all(new is old for new, old in zip(inputs, node.inputs, strict=True))
     return node if same else node.with_inputs(*inputs)
+
+
+def _put_over_inputs(node: plan.Node, made: list[plan.Node]) -> None:
+    """Puts the node over its inputs, which are the last of `made`, in their place."""
+    first = len(made) - len(node.inputs)
+    made[first:] = [_over(node, made[first:])]
 
 
 def _narrow_read(node: plan.Read, wanted: _Columns) -> plan.Node:
@@ -165,7 +179,14 @@ def _looked_at_by_exchange(method: Any, wanted: _Columns) -> _Columns:
 
 def _folded(node: plan.Node) -> plan.Node:
     """The node with operators taken into the sources right below them."""
-    node = _over(node, [_folded(child) for child in node.inputs])
+    made: list[plan.Node] = []
+    for one in plan.walk(node):
+        _put_over_inputs(one, made)
+        made[-1] = _into_source(made[-1])
+    return made[0]
+
+
+def _into_source(node: plan.Node) -> plan.Node:
     if isinstance(node, plan.Limit):
         return _over(node, [_limited(node.inputs[0], node.count)])
     if not isinstance(node, plan.Map) or not node.default_options:
@@ -185,8 +206,17 @@ def _folded(node: plan.Node) -> plan.Node:
 
 def _limited(node: plan.Node, rows: int) -> plan.Node:
     """What gives the first rows of a node, and perhaps more."""
-    if isinstance(node, plan.Map) and node.keeps_rows and node.is_plain:
-        return _over(node, [_limited(node.inputs[0], rows)])
+    above: list[plan.Node] = []
+    while isinstance(node, plan.Map) and node.keeps_rows and node.is_plain:
+        above.append(node)
+        node = node.inputs[0]
+    node = _limited_source(node, rows)
+    for one in reversed(above):
+        node = _over(one, [node])
+    return node
+
+
+def _limited_source(node: plan.Node, rows: int) -> plan.Node:
     if isinstance(node, plan.Blocks):
         ends = itertools.accumulate(bundle.num_rows for bundle in node.bundles)
         needed = next((n for n, end in enumerate(ends, 1) if end >= rows), len(node.bundles))

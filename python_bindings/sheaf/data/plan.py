@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from sheaf.data.compute import TaskOptions
 from sheaf.data.errors import PlanTooDeepError
 from sheaf.data.operators import Bundle
 
-_DEEPEST = 400  # Operators one behind the other: what walks over them is recursive.
+_DEEPEST = 400  # Operators one behind the other: each looks at all behind it.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -234,20 +234,39 @@ class Exchange(Node):
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """All operators below one, and that, inputs first."""
-    for child in node.inputs:
-        yield from walk(child)
-    yield node
+    """All operators below one, and that, inputs first. Like all here that looks at a plan it does
+    not call itself: plans are deeper than Python's stack."""
+    left: list[tuple[Node, bool]] = [(node, False)]
+    while left:
+        found, is_ready = left.pop()
+        if is_ready:
+            yield found
+        else:
+            left.append((found, True))
+            left += [(child, False) for child in reversed(found.inputs)]
+
+
+def _up(node: Node, of: Callable[[Node, list[Any]], Any]) -> Any:
+    """What `of` gives for a node, when it is called with what it has given for the inputs."""
+    found: list[Any] = []
+    for one in walk(node):
+        first = len(found) - len(one.inputs)
+        found[first:] = [of(one, found[first:])]
+    return found[0]
 
 
 def known_rows(node: Node) -> int | None:
     """How many rows an operator gives, where the plan tells; None: only a run does."""
+    rows: int | None = _up(node, _rows)
+    return rows
+
+
+def _rows(node: Node, rows: list[int | None]) -> int | None:
     if isinstance(node, Blocks):
         return sum(bundle.num_rows for bundle in node.bundles)
     if isinstance(node, Read):
         count = getattr(node.datasource, "num_rows", None)
         return count() if count is not None else None
-    rows = [known_rows(child) for child in node.inputs]
     if isinstance(node, Limit):
         return None if rows[0] is None else min(rows[0], node.count)
     known = [count for count in rows if count is not None]
@@ -268,30 +287,38 @@ def known_rows(node: Node) -> int | None:
 
 def known_schema(node: Node) -> Any:
     """The pa.Schema of an operator, where the plan tells; None: only a run does."""
+    above: list[Node] = []
+    while not isinstance(node, (Blocks, Read)):
+        above.append(node)
+        node = node.inputs[0]
     if isinstance(node, Blocks):
-        return node.schema
-    if isinstance(node, Read):
-        schema = getattr(node.datasource, "schema", None)
-        return schema() if schema is not None else None
-    schema = known_schema(node.inputs[0])
-    if schema is None or isinstance(node, (Zip, Union)):
-        return None
-    if isinstance(node, Map):
-        if node.keeps_schema:
-            return schema
-        return node.on_schema(schema) if node.on_schema is not None else None
-    if isinstance(node, Exchange):
-        return node.method.schema(schema)
+        schema = node.schema
+    else:
+        known = getattr(node.datasource, "schema", None)
+        schema = known() if known is not None else None
+    while above and schema is not None:
+        node = above.pop()
+        if isinstance(node, (Zip, Union)):
+            return None
+        if isinstance(node, Exchange):
+            schema = node.method.schema(schema)
+        elif isinstance(node, Map) and not node.keeps_schema:
+            schema = node.on_schema(schema) if node.on_schema is not None else None
     return schema
 
 
 def known_bytes(node: Node) -> int | None:
     """About how many bytes an operator gives, where the plan tells."""
+    size: int | None = _up(node, _bytes)
+    return size
+
+
+def _bytes(node: Node, sizes: list[int | None]) -> int | None:
     if isinstance(node, Blocks):
         return sum(bundle.size_bytes for bundle in node.bundles)
     if isinstance(node, Read):
-        return node.datasource.estimate_inmemory_data_size()
-    sizes = [known_bytes(child) for child in node.inputs]
+        size: int | None = node.datasource.estimate_inmemory_data_size()
+        return size
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
 
@@ -299,9 +326,13 @@ def known_bytes(node: Node) -> int | None:
 def most_bytes(node: Node) -> int | None:
     """Bytes that an operator gives at most, but for what readers estimate; None: only a run
     tells."""
+    size: int | None = _up(node, _most_bytes)
+    return size
+
+
+def _most_bytes(node: Node, sizes: list[int | None]) -> int | None:
     if isinstance(node, (Blocks, Read)):
-        return known_bytes(node)
-    sizes = [most_bytes(child) for child in node.inputs]
+        return _bytes(node, [])
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return None
@@ -311,8 +342,11 @@ def most_bytes(node: Node) -> int | None:
     return None if grows else sum(known)
 
 
-def describe(node: Node, depth: int = 0) -> str:
+def describe(node: Node) -> str:
     """The tree as text, the last operator first."""
-    lines = ["   " * max(0, depth - 1) + ("+- " if depth else "") + node.described]
-    lines += [describe(child, depth + 1) for child in node.inputs]
+    lines, left = [], [(node, 0)]
+    while left:
+        one, depth = left.pop()
+        lines.append("   " * max(0, depth - 1) + ("+- " if depth else "") + one.described)
+        left += [(child, depth + 1) for child in reversed(one.inputs)]
     return "\n".join(lines)

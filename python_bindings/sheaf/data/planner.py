@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from sheaf.data import plan as logical
 from sheaf.data import transforms
 from sheaf.data.compute import TaskOptions
+from sheaf.data.datasource.datasource import OneByOne
 from sheaf.data.operators import Bundle, Operator, Work
 from sheaf.data.optimize import optimized
 from sheaf.data.tasks import (
@@ -54,9 +56,33 @@ class Planner:
         self._build(optimized(node))
         return self.operators
 
-    def _build(self, node: logical.Node) -> int:
-        method = getattr(self, f"_build_{_kind(node)}")
-        return method(node)
+    def _build(self, node: logical.Node) -> None:
+        """Operators for all of a plan, those first that feed others. It does not call itself: plans
+        are deeper than Python's stack."""
+        made: list[int] = []
+        left: list[tuple[logical.Node, bool]] = [(node, False)]
+        while left:
+            node, is_ready = left.pop()
+            if not is_ready:
+                left.append((node, True))
+                left += [(child, False) for child in reversed(self._in_order(node))]
+                continue
+            first = len(made) - len(node.inputs)
+            feeders = made[first:]
+            made[first:] = [getattr(self, f"_build_{_kind(node)}")(node, feeders)]
+
+    def _in_order(self, node: logical.Node) -> Sequence[logical.Node]:
+        """The inputs in the order in which they are planned."""
+        small = self._small_side(node)
+        return node.inputs if small is None else (node.inputs[small], node.inputs[1 - small])
+
+    def _small_side(self, node: logical.Node) -> int | None:
+        """The input that goes to all tasks of the other, of a join that is one."""
+        if not isinstance(node, logical.Exchange):
+            return None
+        bounds = [logical.most_bytes(child) for child in node.inputs]
+        side: int | None = node.method.small_side(bounds, self._context)
+        return side
 
     def _add(self, operator: Operator) -> int:
         self.operators.append(operator)
@@ -64,21 +90,20 @@ class Planner:
 
     # Sources.
 
-    def _build_Blocks(self, node: logical.Blocks) -> int:
+    def _build_Blocks(self, node: logical.Blocks, feeders: list[int]) -> int:
         return self._add(Operator(node.name, "source", bundles=node.bundles))
 
-    def _build_Read(self, node: logical.Read) -> int:
-        tasks = read_tasks(node, self._context, self._cpus)
-        bundles = tuple(
-            Bundle(
-                task,
-                0,
-                task.metadata.num_rows or 0,
-                task.metadata.size_bytes or self._context.target_max_block_size,
-            )
-            for task in tasks
-        )
-        source = self._add(Operator(node.name, "source", bundles=bundles))
+    def _build_Read(self, node: logical.Read, feeders: list[int]) -> int:
+        size = self._block_bytes
+        stream = None
+        if node.parallelism < 1 and _has_own(node.datasource, "streamed_read_tasks"):
+            stream = node.datasource.streamed_read_tasks(self._context)
+        if stream is None:
+            bundles = ReadBundles(read_tasks(node, self._context, self._cpus), size)
+            source = self._add(Operator(node.name, "source", bundles=bundles))
+        else:
+            found = (list(ReadBundles(tasks, size)) for tasks in stream)
+            source = self._add(Operator(node.name, "source", stream=found))
         function = MapFunction(target_bytes=self._context.target_max_block_size)
         here = _is_light(node.datasource) and (logical.known_bytes(node) or 0) < self._small
         return self._add(
@@ -108,8 +133,8 @@ class Planner:
 
     # Maps.
 
-    def _build_Map(self, node: logical.Map) -> int:
-        feeder = self._build(node.inputs[0])
+    def _build_Map(self, node: logical.Map, feeders: list[int]) -> int:
+        (feeder,) = feeders
         before = self.operators[feeder]
         udfs = (node.udf,) if isinstance(node.udf, ClassUdf) else ()
         if self._fuses(before, node):
@@ -146,8 +171,12 @@ class Planner:
     def _rows(self, before: Operator, node: logical.Map) -> int:
         if not self._reads(before):
             return node.rows
-        bundles = self.operators[before.inputs[0]].bundles
-        return node.rows if all(bundle.num_rows for bundle in bundles) else 0
+        source = self.operators[before.inputs[0]]
+        if source.stream is not None:
+            return 0
+        if not isinstance(source.bundles, ReadBundles) or not source.bundles.are_alike:
+            return node.rows if all(bundle.num_rows for bundle in source.bundles) else 0
+        return node.rows if next(iter(source.bundles)).num_rows else 0
 
     def _reads(self, operator: Operator) -> bool:
         """Whether its bundles are read tasks, whose rows are not known."""
@@ -179,19 +208,22 @@ class Planner:
 
     def _is_small_here(self, feeder: int) -> bool:
         """Whether all that an operator gives is in this process, or near, and little."""
-        operator = self.operators[feeder]
-        if operator.kind in ("limit", "union"):
-            return all(self._is_small_here(index) for index in operator.inputs)
-        if operator.kind == "map" and operator.here:
-            return True
-        if operator.kind != "source":
-            return False
-        return sum(bundle.size_bytes for bundle in operator.bundles) < self._small
+        left = [feeder]
+        while left:
+            operator = self.operators[left.pop()]
+            if operator.kind in ("limit", "union"):
+                left += operator.inputs
+            elif operator.kind == "source":
+                if sum(bundle.size_bytes for bundle in operator.bundles) >= self._small:
+                    return False
+            elif operator.kind != "map" or not operator.here:
+                return False
+        return True
 
     # Rows and blocks without tasks.
 
-    def _build_Limit(self, node: logical.Limit) -> int:
-        feeder = self._build(node.inputs[0])
+    def _build_Limit(self, node: logical.Limit, feeders: list[int]) -> int:
+        (feeder,) = feeders
         before = self.operators[feeder]
         if before.kind == "map" and isinstance(before.run.function, MapFunction):
             # No task makes more than is wanted.
@@ -201,11 +233,10 @@ class Planner:
                 before.cap = max(2, self._cpus) if node.count > 1000 else 2
         return self._add(Operator(node.name, "limit", inputs=(feeder,), limit=node.count))
 
-    def _build_Union(self, node: logical.Union) -> int:
-        inputs = tuple(self._build(child) for child in node.inputs)
-        return self._add(Operator(node.name, "union", inputs=inputs))
+    def _build_Union(self, node: logical.Union, feeders: list[int]) -> int:
+        return self._add(Operator(node.name, "union", inputs=tuple(feeders)))
 
-    def _build_RandomizeBlocks(self, node: logical.RandomizeBlocks) -> int:
+    def _build_RandomizeBlocks(self, node: logical.RandomizeBlocks, feeders: list[int]) -> int:
         import random
 
         def shuffle(given: Any) -> list[Work]:
@@ -213,21 +244,20 @@ class Planner:
             random.Random(node.seed).shuffle(bundles)
             return [Work(tuple(bundles))]
 
-        feeder = self._build(node.inputs[0])
+        (feeder,) = feeders
         return self._add(Operator(node.name, "arrange", inputs=(feeder,), arrange=shuffle))
 
-    def _build_Repartition(self, node: logical.Repartition) -> int:
+    def _build_Repartition(self, node: logical.Repartition, feeders: list[int]) -> int:
         from sheaf.data.slices import JoinBlocks
 
-        feeder = self._build(node.inputs[0])
+        (feeder,) = feeders
         method = JoinBlocks(node.count, node.rows, self._small)
         return self._add_method(node.name, (feeder,), method)
 
-    def _build_Zip(self, node: logical.Zip) -> int:
+    def _build_Zip(self, node: logical.Zip, feeders: list[int]) -> int:
         from sheaf.data.slices import ZipBlocks
 
-        inputs = tuple(self._build(child) for child in node.inputs)
-        return self._add_method(node.name, inputs, ZipBlocks(self._small))
+        return self._add_method(node.name, tuple(feeders), ZipBlocks(self._small))
 
     def _add_method(self, name: str, inputs: tuple[int, ...], method: Any) -> int:
         stage = Stage(SliceFunction(method), TaskOptions())
@@ -237,12 +267,10 @@ class Planner:
 
     # Exchanges.
 
-    def _build_Exchange(self, node: logical.Exchange) -> int:
-        bounds = [logical.most_bytes(child) for child in node.inputs]
-        small = node.method.small_side(bounds, self._context)
+    def _build_Exchange(self, node: logical.Exchange, feeders: list[int]) -> int:
+        small = self._small_side(node)
         if small is not None:
-            return self._broadcast(node, small)
-        feeders = [self._build(child) for child in node.inputs]
+            return self._broadcast(node, small, *feeders)
         sizes = [logical.known_bytes(child) for child in node.inputs]
         method = node.method.begin(sizes, self._cpus, self._context, self._budget)
         if method.samples:
@@ -277,10 +305,8 @@ class Planner:
             and not before.needs.get("GPU")
         )
 
-    def _broadcast(self, node: logical.Exchange, small: int) -> int:
+    def _broadcast(self, node: logical.Exchange, small: int, beside: int, feeder: int) -> int:
         """A join whose small side goes to all tasks of the other."""
-        beside = self._build(node.inputs[small])
-        feeder = self._build(node.inputs[1 - small])
         method = node.method.begin([0, 0], self._cpus, self._context, self._budget)
         after = MapFunction(target_bytes=self._context.target_max_block_size)
         before = self.operators[feeder]
@@ -331,6 +357,30 @@ class Planner:
         return self._reduce(node, [second], method)
 
 
+class ReadBundles:
+    """Read tasks as bundles, which are made as they are iterated over.
+
+    Args:
+        tasks: a list, or of OneByOne, which makes them as they are needed.
+        size: bytes of one that does not know.
+    """
+
+    def __init__(self, tasks: Collection[Any], size: int) -> None:
+        self._tasks, self._size = tasks, size
+        self.are_alike = isinstance(tasks, OneByOne)  # All know how many rows they have, or none.
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[Bundle]:
+        for task in self._tasks:
+            known = task.metadata
+            yield Bundle(task, 0, known.num_rows or 0, known.size_bytes or self._size)
+
+    def __contains__(self, one: object) -> bool:
+        return any(one == bundle for bundle in self)
+
+
 def _kind(node: logical.Node) -> str:
     return "Map" if isinstance(node, logical.Map) else type(node).__name__
 
@@ -344,13 +394,27 @@ def _is_light(datasource: Any) -> bool:
     return bool(getattr(datasource, "is_light", False))
 
 
-def read_tasks(node: logical.Read, context: Any, cpus: int) -> list[Any]:
-    """The read tasks of a source."""
+def _has_own(datasource: Any, name: str) -> bool:
+    """Whether a source has this way to give its read tasks: not where a class that is derived from
+    its own has another get_read_tasks."""
+    for kind in type(datasource).__mro__:
+        if name in vars(kind):
+            return True
+        if "get_read_tasks" in vars(kind):
+            return False
+    return False
+
+
+def read_tasks(node: logical.Read, context: Any, cpus: int) -> Collection[Any]:
+    """The read tasks of a source, made as they are iterated over where it can do that."""
     size = node.datasource.estimate_inmemory_data_size()
     count = node.parallelism
     if count < 1:
         least = getattr(node.datasource, "least_read_tasks", None)
         count = max(parallelism(size, context, cpus), least() if least is not None else 1)
+    if _has_own(node.datasource, "lazy_read_tasks"):
+        lazy: Collection[Any] = node.datasource.lazy_read_tasks(count, None, context)
+        return lazy
     return list(node.datasource.get_read_tasks(count, None, context))
 
 

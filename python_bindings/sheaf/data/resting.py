@@ -34,12 +34,21 @@ class Resting:
         now = time.monotonic()
         self._since = {number: self._since.get(number, now) for number in idle}
         for number, since in self._since.items():
-            if number not in self._calls and now - since >= _IDLE_S:
-                self._calls[number] = (
-                    idle[number]
-                    .rest.options(num_returns="streaming", _generator_backpressure_num_objects=1)
-                    .remote()
-                )
+            if now - since >= _IDLE_S:
+                self.lend(number, idle[number])
+
+    def lend(self, number: int, actor: Any) -> None:
+        """Lets an actor lend now.
+
+        Args:
+            number: of it; it has no work.
+            actor: its handle.
+        """
+        if number not in self._calls:
+            resting = actor.rest.options(
+                num_returns="streaming", _generator_backpressure_num_objects=1
+            )
+            self._calls[number] = resting.remote()
 
     def wake(self, number: int) -> None:
         """Gives an actor its CPUs back. One that is dead shows so when it gets work."""

@@ -18,6 +18,7 @@ from sheaf import cloudpickle, exceptions
 from sheaf.data import context as settings
 from sheaf.data import executor as machine
 from sheaf.data import plan, tasks
+from sheaf.data.drawing import Drawing
 from sheaf.data.errors import NotRepeatableError
 from sheaf.data.exchanges.partition import Pieces
 from sheaf.data.operators import Bundle, Operator
@@ -90,6 +91,8 @@ class Execution:
             options.preserve_order,
             int(context.max_errored_blocks),
         )
+        self._drawings: dict[int, Drawing] = {}
+        self._drawn: set[int] = set()  # Of which the machine wants more.
         self._progress = Progress(name, context.enable_progress_bars)
 
     def __iter__(self) -> Iterator[Bundle]:
@@ -141,6 +144,8 @@ class Execution:
         if self._closed:
             return
         self._closed = True
+        for drawing in self._drawings.values():
+            drawing.close()
         self._machine.stop()
         for command in self._machine.commands():
             if isinstance(command, machine.RemoveActor):
@@ -183,6 +188,13 @@ class Execution:
                     sheaf.cancel(task.ended)
             elif isinstance(command, machine.AddActor):
                 self._add_actor(command)
+            elif isinstance(command, machine.Lend):
+                self._resting.lend(command.actor, self._actors[command.actor][0])
+            elif isinstance(command, machine.Draw):
+                self._drawn.add(command.operator)
+                if command.operator not in self._drawings:
+                    stream = self._operators[command.operator].stream
+                    self._drawings[command.operator] = Drawing(stream)
             else:
                 self._remove_actor(command.actor)
 
@@ -294,6 +306,11 @@ class Execution:
     def _poll(self) -> bool:
         """Looks at everything once; whether anything has happened."""
         happened = False
+        for operator in list(self._drawn):
+            if self._drawings[operator].wait(0):
+                happened = True
+                self._drawn.discard(operator)
+                self._machine.drawn(operator, *self._drawings[operator].take())
         for number, (_, ready) in list(self._actors.items()):
             if ready is not None and sheaf.wait([ready], timeout=0)[0]:
                 happened = True
@@ -398,6 +415,9 @@ class Execution:
         """Until a task ends or an actor starts; not long, as tasks make blocks meanwhile."""
         refs = [task.ended for task in self._running.values() if not task.has_ended]
         refs += [ready for _, ready in self._actors.values() if ready is not None]
+        if not refs and self._drawn:
+            self._drawings[next(iter(self._drawn))].wait(_LONGEST_WAIT_S)
+            return
         if not refs:
             if self._machine.has_output() or self._machine.is_finished():
                 return

@@ -3,12 +3,20 @@
 
 An epoch begins when all consumers have asked for it. A consumer that does not ask within a time, or
 leaves an epoch that others go on with, is named in the error that those get; nobody waits for ever.
+
+A block is acknowledged when its consumer's loop asks for what lies behind it. What a consumer that
+dies has not acknowledged goes to its replacement, another iterator of the same number, which joins
+the epoch if some other consumer of it lives; else all begin a new one. Where parts need not be
+equal, others that come to their end first take it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
@@ -18,13 +26,74 @@ from sheaf.data.errors import DataError
 from sheaf.data.iterator import DataIterator
 from sheaf.data.operators import Bundle
 from sheaf.data.slices import cut_at, rows_of
+from sheaf.exceptions import RayError
+from sheaf.util import state
 
-SILENCE_S = 30.0  # Of a consumer that others wait for.
 _LOOK_S = 0.05
+_DYING_S = 1.0  # In which the cluster should say that a process has ended.
 
 
 class ConsumerLost(DataError):
     """Others wait for a consumer of streaming_split that does not come."""
+
+
+@dataclasses.dataclass
+class _Consumer:
+    """A consumer, and its part of the epoch.
+
+    Attributes:
+        word: of the iterator that is it now; "": nobody has come.
+        worker: the process of that.
+        is_listed: whether that is a worker, of which the cluster says whether it lives.
+        wanted: the epoch that it wants, or is in.
+        asked: how often it has come to begin().
+        heard: when it was heard of, by time.monotonic().
+        queue: what is for it.
+        given: what it was given and has not acknowledged, with numbers from 1.
+        count: how many that were, in all.
+        takes_part: the iterator that has asked for blocks of the epoch; "": none has.
+        has_left: it takes no more, of its own will or as it is lost.
+        is_lost: it died, and others have got its part.
+        has_ended: it was told that there is no more.
+    """
+
+    word: str = ""
+    worker: str = ""
+    is_listed: bool = False
+    wanted: int = -1
+    asked: int = 0
+    heard: float = dataclasses.field(default_factory=time.monotonic)
+    queue: deque[Bundle] = dataclasses.field(default_factory=deque)
+    given: deque[tuple[int, Bundle]] = dataclasses.field(default_factory=deque)
+    count: int = 0
+    takes_part: str = ""
+    has_left: bool = False
+    is_lost: bool = False
+    has_ended: bool = False
+
+    def start(self) -> None:
+        """Another epoch begins."""
+        self.queue, self.given, self.count = deque(), deque(), 0
+        self.takes_part = ""
+        self.has_left = self.is_lost = self.has_ended = False
+
+    def take(self) -> Bundle:
+        """The next block, which is not acknowledged."""
+        bundle = self.queue.popleft()
+        self.count += 1
+        self.given.append((self.count, bundle))
+        return bundle
+
+    def acknowledge(self, count: float) -> None:
+        """The first blocks that it was given are done."""
+        while self.given and self.given[0][0] <= count:
+            self.given.popleft()
+
+    def take_back(self) -> None:
+        """What it was given and has not acknowledged is given again."""
+        self.queue.extendleft(bundle for _, bundle in reversed(self.given))
+        self.given.clear()
+        self.count = 0
 
 
 class Coordinator:
@@ -38,57 +107,99 @@ class Coordinator:
     """
 
     def __init__(self, dataset: Any, count: int, equal: bool, silence_s: float) -> None:
-        self._dataset, self._count, self._equal = dataset, count, equal
+        self._dataset, self._equal = dataset, equal
         self._silence_s = silence_s
         self._turn = threading.Condition()
         self._epoch = -1
-        self._arrived: dict[int, int] = {}  # Consumer -> the epoch it wants, or is in.
-        self._asked = [0] * count  # How often a consumer has come to begin().
-        self._used: set[int] = set()  # Consumers that have taken part in the epoch.
-        self._heard = [time.monotonic()] * count
+        self._consumers = [_Consumer() for _ in range(count)]
         self._bundles: Any = None
-        self._queues: list[deque[Bundle]] = []
-        self._gone: set[int] = set()  # Consumers that have left the epoch.
         self._left: list[Bundle] = []  # Of equal parts, what does not go round yet.
         self._done = False
         self._error: BaseException | None = None
         self._pulling = False
 
-    def begin(self, consumer: int) -> int:
-        """The number of the consumer's next epoch, when all want it. Raises ConsumerLost."""
+    def begin(self, number: int, word: str, worker: str) -> int:
+        """The number of the consumer's next epoch, when all want it, or of the one that it joins.
+        Raises ConsumerLost."""
         deadline = time.monotonic() + self._silence_s
+        own = self._consumers[number]
+        is_other = own.word not in ("", word)
+        living = self._living(own.worker) if is_other else None
         with self._turn:
-            epoch = self._arrived.get(consumer, -1)
-            begun = epoch == self._epoch and (epoch < 0 or consumer in self._used)
-            if begun:
-                epoch += 1  # Else whoever came before for this consumer is gone, and took nothing.
-            self._arrived[consumer] = epoch
-            self._asked[consumer] += 1
-            asked = self._asked[consumer]
-            self._heard[consumer] = time.monotonic()
+            before = own.wanted
+            own.word, own.worker, own.heard = word, worker, time.monotonic()
+            own.is_listed = living is not None and worker in living
+            own.asked += 1
+            asked = own.asked
+            if is_other and self._joins(own, living):
+                own.take_back()
+                own.takes_part = word
+                own.has_left = own.is_lost = own.has_ended = False
+                self._turn.notify_all()
+                return self._epoch
+            begun = before == self._epoch and (before < 0 or own.takes_part != "")
+            # Else whoever came before for this consumer is gone, and took nothing.
+            epoch = own.wanted = before + 1 if begun else before
+            own.acknowledge(math.inf)
             while self._epoch < epoch:
-                if len(self._arrived) == self._count and min(self._arrived.values()) >= epoch:
+                if all(one.wanted >= epoch for one in self._consumers):
                     self._start(epoch)
                     break
                 if time.monotonic() > deadline:
-                    late = [i for i in range(self._count) if self._arrived.get(i, -1) < epoch]
-                    self._arrived[consumer] = epoch - 1  # Who comes again wants this one still.
-                    raise ConsumerLost(
-                        f"streaming_split: consumers {late} of {self._count} did not begin epoch "
-                        f"{epoch} within {self._silence_s:g} s: all are to be consumed at once"
-                    )
+                    error = self._late(epoch)
+                    own.wanted = epoch - 1  # Who comes again wants this one still.
+                    raise error
                 self._turn.wait(_LOOK_S)
-                if asked != self._asked[consumer]:
-                    raise ConsumerLost(f"streaming_split: consumer {consumer} has come anew")
-                self._heard[consumer] = time.monotonic()
+                if asked != own.asked:
+                    raise ConsumerLost(f"streaming_split: consumer {number} has come anew")
+                own.heard = time.monotonic()
             return epoch
+
+    def _late(self, epoch: int) -> ConsumerLost:
+        count = len(self._consumers)
+        late = [i for i, one in enumerate(self._consumers) if one.wanted < epoch]
+        return ConsumerLost(
+            f"streaming_split: consumers {late} of {count} did not begin epoch {epoch} within "
+            f"{self._silence_s:g} s (DataContext.split_silence_s): all are to be consumed at once"
+        )
+
+    def _living(self, former: str = "") -> set[str] | None:
+        """The workers that run, None where the cluster does not say; without that of a consumer
+        which another replaces as soon as the cluster has noticed its end: then it has noticed those
+        of others which ended before."""
+        deadline = time.monotonic() + _DYING_S
+        while True:
+            try:
+                found = {row["worker_id"] for row in state.list_workers(limit=1 << 30)}
+            except RayError:
+                return None
+            if former not in found or time.monotonic() > deadline:
+                return found
+            time.sleep(_LOOK_S)
+
+    def _joins(self, own: _Consumer, living: set[str] | None) -> bool:
+        """Whether the replacement of a consumer goes on with its part: that one had not come to its
+        end, and somebody else has, or has had, another part of this epoch."""
+        if own.wanted != self._epoch or not own.takes_part or self._error is not None:
+            return False
+        if not own.is_lost and (own.has_left or (own.has_ended and not own.given)):
+            return False
+        for other in self._consumers:
+            lives = living is None or not other.is_listed or other.worker in living
+            lives = lives and other.takes_part == other.word
+            has_finished = other.has_ended and other.wanted == self._epoch
+            if other is not own and other.takes_part and (lives or has_finished):
+                return True
+        return False
 
     def _start(self, epoch: int) -> None:
         self._close()
         self._epoch = epoch
-        self._queues = [deque() for _ in range(self._count)]
+        living = self._living()
+        for one in self._consumers:
+            one.start()
+            one.is_listed = living is not None and one.worker in living
         self._left = []
-        self._gone, self._used = set(), set()
         self._done, self._error = False, None
         self._bundles = self._dataset._bundles()
         self._turn.notify_all()
@@ -98,69 +209,117 @@ class Coordinator:
             self._bundles.close()
             self._bundles = None
 
-    def next(self, consumer: int, epoch: int) -> Any:
-        """(block, start, stop) of the next bundle; None at the end."""
+    def acknowledge(self, number: int, word: str, epoch: int, count: float) -> None:
+        """The consumer has done with the first blocks that it was given."""
         with self._turn:
-            self._heard[consumer] = time.monotonic()
-            if epoch == self._epoch:
-                self._used.add(consumer)
+            own = self._consumers[number]
+            if epoch == self._epoch and word == own.word:
+                own.acknowledge(count)
+                own.heard = time.monotonic()
+
+    def next(self, number: int, word: str, epoch: int) -> Any:
+        """(block, start, stop, bytes) of the next bundle; None at the end."""
+        with self._turn:
+            own = self._consumers[number]
+            if word == own.word:
+                own.heard = time.monotonic()
+            if word == own.word and epoch == self._epoch:
+                own.takes_part = word
             while True:
-                if epoch != self._epoch or consumer in self._gone:
+                if word != own.word:
+                    raise ConsumerLost(f"streaming_split: consumer {number} has come anew")
+                if epoch != self._epoch or own.has_left:
                     return None  # The others have begun another, or it has left this one.
-                if self._queues[consumer]:
-                    bundle = self._queues[consumer].popleft()
+                if own.queue:
+                    bundle = own.take()
                     self._turn.notify_all()
                     return (bundle.block, bundle.start, bundle.stop, bundle.size_bytes)
                 if self._error is not None:
                     raise self._error
-                if self._done:
+                if self._done and not self._inherits(number):
+                    own.has_ended = own.word == word and epoch == self._epoch
                     return None
-                if self._pulling or self._others_are_full(consumer):
-                    self._turn.wait(_LOOK_S)
-                    self._heard[consumer] = time.monotonic()
+                if self._done:
                     continue
-                self._pulling = True
-                bundles = self._bundles
-                self._turn.release()
-                try:
-                    found = next(bundles, None)
-                    error = None
-                except BaseException as caught:
-                    found, error = None, caught
-                finally:
-                    self._turn.acquire()
-                    self._pulling = False
-                if epoch == self._epoch and not self._done:
-                    self._hand_out(found, error, consumer)
-                self._turn.notify_all()
+                if self._pulling or self._others_are_full(number):
+                    self._turn.wait(_LOOK_S)
+                    own.heard = time.monotonic()
+                    continue
+                self._pull(number, epoch)
 
-    def leave(self, consumer: int, epoch: int) -> None:
-        """The consumer takes no more of an epoch. Its part goes to others, but where parts are
-        equal; when all have left nothing more is made."""
+    def _pull(self, number: int, epoch: int) -> None:
+        """Waits for the next block of the dataset, without the lock."""
+        self._pulling = True
+        bundles = self._bundles
+        self._turn.release()
+        found, error = None, None
+        try:
+            found = next(bundles, None)
+        except BaseException as caught:
+            error = caught
+        finally:
+            self._turn.acquire()
+            self._pulling = False
+        if epoch == self._epoch and not self._done:
+            self._hand_out(found, error, number)
+        self._turn.notify_all()
+
+    def _inherits(self, number: int) -> bool:
+        """Whether blocks that others have not acknowledged come to a consumer, or may have: of
+        those that are dead, where parts need not be equal."""
+        own, epoch = self._consumers[number], self._epoch
+        holders = [
+            (one, one.word)
+            for one in self._consumers
+            if one is not own and one.is_listed and (one.given or one.queue) and not one.has_left
+        ]
+        if self._equal or not holders:
+            return False
+        self._turn.release()
+        try:
+            living = self._living()
+        finally:
+            self._turn.acquire()
+        if epoch != self._epoch or living is None:
+            return epoch != self._epoch
+        for one, word in holders:
+            if one.word == word and one.worker not in living:
+                one.take_back()
+                one.has_left = one.is_lost = True
+                own.queue.extend(one.queue)
+                one.queue.clear()
+        return bool(own.queue)
+
+    def leave(self, number: int, word: str, epoch: int, seen: int) -> None:
+        """The consumer takes no more of an epoch, and has seen so many blocks. Its part goes to
+        others, but where parts are equal; when all have left nothing more is made."""
         with self._turn:
-            if epoch != self._epoch:
+            own = self._consumers[number]
+            if epoch != self._epoch or word != own.word:
                 return
-            self._gone.add(consumer)
-            self._used.add(consumer)
-            queue, self._queues[consumer] = self._queues[consumer], deque()
+            own.acknowledge(seen)
+            own.take_back()
+            own.has_left, own.takes_part = True, word
+            queue, own.queue = own.queue, deque()
             for bundle in queue:
-                self._give(consumer, bundle)
-            if len(self._gone) == self._count:
+                self._give(number, bundle)
+            if all(one.has_left for one in self._consumers):
                 self._done = True
                 self._close()
             self._turn.notify_all()
 
-    def _others_are_full(self, consumer: int) -> bool:
+    def _others_are_full(self, number: int) -> bool:
         """Whether, of equal parts, another's waits to be taken; a silent one does not hold up."""
         if not self._equal:
             return False
         now = time.monotonic()
-        for other, queue in enumerate(self._queues):
-            if other != consumer and len(queue) > 8:
-                if now - self._heard[other] > self._silence_s:
+        for other, one in enumerate(self._consumers):
+            if other != number and len(one.queue) > 8:
+                if now - one.heard > self._silence_s:
                     self._error = ConsumerLost(
-                        f"streaming_split: consumer {other} of {self._count} has not been heard of "
-                        f"for {self._silence_s:g} s, and equal=True gives nobody more than it"
+                        f"streaming_split: consumer {other} of {len(self._consumers)} has not been "
+                        f"heard of for {self._silence_s:g} s (DataContext.split_silence_s), and "
+                        "equal=True gives nobody more than it"
                     )
                     raise self._error
                 return True
@@ -178,21 +337,23 @@ class Coordinator:
         else:
             self._share(bundle)
 
-    def _give(self, consumer: int, bundle: Bundle) -> None:
-        if consumer in self._gone:
-            others = [other for other in range(self._count) if other not in self._gone]
+    def _give(self, number: int, bundle: Bundle) -> None:
+        to = self._consumers[number]
+        if to.has_left:
+            others = [one for one in self._consumers if not one.has_left]
             if self._equal or not others:
                 return
-            consumer = min(others, key=lambda other: len(self._queues[other]))
-        self._queues[consumer].append(bundle)
+            to = min(others, key=lambda other: len(other.queue))
+        to.queue.append(bundle)
 
     def _share(self, bundle: Bundle) -> None:
         """An equal slice for each; what does not go round waits for the next block, and at the end
         is left out."""
         there = [*self._left, bundle]
         rows = rows_of(there)
-        each = rows // self._count
-        ends = [each * (part + 1) for part in range(self._count)]
+        count = len(self._consumers)
+        each = rows // count
+        ends = [each * (part + 1) for part in range(count)]
         *parts, self._left = cut_at(there, [*ends, rows])
         for consumer, part in enumerate(parts):
             for piece in part:
@@ -214,27 +375,39 @@ class _Epoch:
     Args:
         coordinator: the actor.
         number: of the consumer.
+        word: of its iterator.
     """
 
-    def __init__(self, coordinator: Any, number: int) -> None:
-        self._coordinator, self._number = coordinator, number
+    def __init__(self, coordinator: Any, number: int, word: str) -> None:
+        self._coordinator, self._number, self._word = coordinator, number, word
         self._epoch: int | None = None
         self._ahead: Any = None
         self._closed = False
+        self._seen = self._rows = 0
+        self._ends: deque[int] = deque()  # Rows up to the end of each block that is not done.
 
     def __iter__(self) -> Iterator[Bundle]:
         return self
 
     def __next__(self) -> Bundle:
         if self._epoch is None:
-            self._epoch = self._wait_for(self._coordinator.begin.remote(self._number))
+            worker = sheaf.get_runtime_context().get_worker_id()
+            begun = self._coordinator.begin.remote(self._number, self._word, worker)
+            self._epoch = self._wait_for(begun)
         ahead, self._ahead = self._ahead, None
-        found = self._wait_for(ahead or self._coordinator.next.remote(self._number, self._epoch))
+        found = self._wait_for(ahead or self._asked())
         if found is None:
             self._closed = True
             raise StopIteration
-        self._ahead = self._coordinator.next.remote(self._number, self._epoch)
-        return Bundle(*found)
+        self._ahead = self._asked()
+        bundle = Bundle(*found)
+        self._rows += bundle.num_rows
+        self._seen += 1
+        self._ends.append(self._rows)
+        return bundle
+
+    def _asked(self) -> Any:
+        return self._coordinator.next.remote(self._number, self._word, self._epoch)
 
     def _wait_for(self, ref: Any) -> Any:
         while not self._closed:
@@ -244,10 +417,27 @@ class _Epoch:
                 continue
         raise StopIteration
 
+    def finish(self, rows: float) -> None:
+        """The consumer is done with the first rows: whole blocks of them are acknowledged. With
+        `inf` it is done with all, and this returns when that has been heard, as nobody knows what
+        becomes of this process then."""
+        before = len(self._ends)
+        while self._ends and self._ends[0] <= rows:
+            self._ends.popleft()
+        if len(self._ends) == before or not sheaf.is_initialized():
+            return
+        done = self._seen - len(self._ends)
+        heard = self._coordinator.acknowledge.remote(self._number, self._word, self._epoch, done)
+        if rows == math.inf:
+            try:
+                sheaf.get(heard)
+            except RayError:  # There is no coordinator any more, and nobody else asks.
+                pass
+
     def close(self) -> None:
         """Nothing more comes, and nothing more needs to be made."""
         if not self._closed and self._epoch is not None and sheaf.is_initialized():
-            self._coordinator.leave.remote(self._number, self._epoch)
+            self._coordinator.leave.remote(self._number, self._word, self._epoch, self._seen)
         self._closed = True
 
 
@@ -264,9 +454,17 @@ class SplitIterator(DataIterator):
 
     def __init__(self, coordinator: Any, number: int, count: int) -> None:
         self._coordinator, self._number, self._count = coordinator, number, count
+        self._word = uuid.uuid4().hex
+
+    def __reduce__(self) -> Any:
+        """What another process unpickles is another iterator, which may take the place of this."""
+        return SplitIterator, (self._coordinator, self._number, self._count)
 
     def _bundles(self) -> Any:
-        return _Epoch(self._coordinator, self._number)
+        return _Epoch(self._coordinator, self._number, self._word)
+
+    def _is_done_with(self, bundles: Any, rows: float) -> None:
+        bundles.finish(rows)
 
     def schema(self) -> Any:
         """Returns the Schema; None where there is no row."""
@@ -287,10 +485,11 @@ class SplitIterator(DataIterator):
         return f"SplitIterator({self._number} of {self._count})"
 
 
-def split_streaming(
-    dataset: Any, count: int, equal: bool, silence_s: float = SILENCE_S
-) -> list[DataIterator]:
+def split_streaming(dataset: Any, count: int, equal: bool) -> list[DataIterator]:
     """The iterators of streaming_split."""
-    cls = sheaf.remote(Coordinator).options(num_cpus=0, max_concurrency=2 * count + 2)
-    coordinator = cls.remote(dataset, count, equal, silence_s)
+    silence_s = dataset.context.split_silence_s
+    if not isinstance(silence_s, (int, float)) or silence_s <= 0:
+        raise ValueError(f"DataContext.split_silence_s={silence_s!r}: want seconds, above 0")
+    cls = sheaf.remote(Coordinator).options(num_cpus=0, max_concurrency=3 * count + 2)
+    coordinator = cls.remote(dataset, count, equal, float(silence_s))
     return [SplitIterator(coordinator, number, count) for number in range(count)]

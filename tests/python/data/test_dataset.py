@@ -110,6 +110,27 @@ def test_a_chain_of_400_operators_runs_and_pickles(base):
             mapped = mapped.map_batches(lambda b: b)
 
 
+@pytest.mark.parametrize(
+    ("change", "rows"),
+    [
+        (lambda found, one: found.limit(30), 30),
+        (lambda found, one: found.union(one), 60 + 394),
+        (lambda found, one: found.limit(200).union(one), 60 + 140 + 1),
+        (lambda found, one: one.union(found).limit(50), 50),
+    ],
+    ids=["limits", "unions", "both", "behind others"],
+)
+def test_as_many_limits_and_unions_run_as_maps(change, rows):
+    """In the optimizer, the planner and the executor nothing calls itself for who is behind."""
+    found, one = data.range(60).map(lambda row: row), data.range(1)
+    while found._plan._depth < 396:
+        found = change(found, one)
+    assert "Dataset" in repr(found)
+    assert found.count() == rows == len(found.take_all())
+    assert found.schema().names == ["id"]
+    found.explain()
+
+
 def test_plans_that_share_operators_share_them_when_they_are_pickled(base):
     shared = base.filter(lambda row: True)
     both = pickle.loads(cloudpickle.dumps(shared.limit(5).union(shared.limit(3))))._plan

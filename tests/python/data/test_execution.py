@@ -238,15 +238,20 @@ def test_a_split_in_unequal_parts_gives_each_row_once():
     assert sorted(i for part in found for i in part) == list(range(1001))
 
 
+def impatient(dataset):
+    dataset.context.split_silence_s = 0.3
+    return dataset
+
+
 def test_a_consumer_that_does_not_come_is_named():
-    one, _ = split.split_streaming(data.range(10), 2, True, silence_s=0.3)
+    one, _ = impatient(data.range(10)).streaming_split(2, equal=True)
     with pytest.raises(split.ConsumerLost, match=r"consumers \[1\] of 2 did not begin epoch 0"):
         list(one.iter_rows())
 
 
 @pytest.mark.parametrize("equal", [False, True])
 def test_who_comes_again_gets_the_epoch_that_the_other_was_late_for(equal):
-    one, other = split.split_streaming(data.range(10), 2, equal, silence_s=0.3)
+    one, other = impatient(data.range(10)).streaming_split(2, equal=equal)
     with pytest.raises(split.ConsumerLost):
         list(one.iter_rows())
     with futures.ThreadPoolExecutor(2) as threads:
@@ -255,7 +260,7 @@ def test_who_comes_again_gets_the_epoch_that_the_other_was_late_for(equal):
 
 
 def test_a_group_that_is_formed_anew_gets_one_epoch_together():
-    parts = split.split_streaming(data.range(1000, override_num_blocks=20), 2, False, silence_s=20)
+    parts = data.range(1000, override_num_blocks=20).streaming_split(2)
 
     @sheaf.remote(num_cpus=0)
     class Consumer:
@@ -344,6 +349,7 @@ def test_what_a_limit_has_cancelled_is_not_looked_at():
     gone, looked = set(), []
     execution = Execution.__new__(Execution)
     execution._actors, execution._running = {}, {1: None, 2: None}
+    execution._drawn = set()
     execution._machine = types.SimpleNamespace(runs=lambda number: number not in gone)
 
     def look_at(number):

@@ -3,6 +3,7 @@
 and consumers. One seed is one run; a failing one is printed and replays with SEED=n."""
 
 import heapq
+import itertools
 import os
 import random
 
@@ -35,6 +36,7 @@ class Simulation:
         self.losing = self.random.choice([0.0, 0.0, 0.05, 0.2])
         self.operators = self.plan()
         self.tasks, self.actors = {}, {}
+        self.drawing, self.drawn = set(), {}  # Sources; how many parts of them have been found.
         self.got = []
         self.stopped = False
         self.takes_turns = False
@@ -57,6 +59,10 @@ class Simulation:
             )
             for i in range(count)
         )
+        if self.random.random() < 0.3:  # It takes time to find them.
+            cuts = sorted(self.random.randrange(count + 1) for _ in range(self.random.randrange(4)))
+            parts = [list(bundles[a:b]) for a, b in zip([0, *cuts], [*cuts, count])]
+            return Operator("source", "source", stream=parts)
         return Operator("source", "source", bundles=bundles)
 
     def needs(self):
@@ -167,6 +173,7 @@ class Simulation:
                     if actor is None:
                         self.begin(task)
                     else:
+                        self.actors[actor]["lends"] = False
                         self.actors[actor]["queue"].append(task)
                         self.next_of(actor)
                 case machine.Cancel(task):
@@ -176,9 +183,20 @@ class Simulation:
                         self.next_of(gone["actor"])
                 case machine.AddActor(actor, index):
                     self.actors[actor] = {"operator": index, "ready": False, "queue": []}
+                    self.actors[actor]["lends"] = False
                     self.at(self.random.expovariate(1), "constructed", actor)
                 case machine.RemoveActor(actor):
-                    self.actors.pop(actor)
+                    index = self.actors.pop(actor)["operator"]
+                    if not self.machine.states[index].finished:
+                        assert self.operators[index].needs.keys() > {"CPU"}, "it could have lent"
+                case machine.Lend(actor):
+                    state = self.actors[actor]
+                    assert state["ready"] and not state["queue"] and not state["lends"]
+                    state["lends"] = True
+                case machine.Draw(index):
+                    assert index not in self.drawing and not self.machine.states[index].finished
+                    self.drawing.add(index)
+                    self.at(self.random.expovariate(1), "drawn", index)
         self.look()
 
     def without_beside(self, index, work):
@@ -225,6 +243,15 @@ class Simulation:
                 self.next_of(actor)
             self.machine.task_ended(task)
 
+    def draw(self, index):
+        """One part of what a source has, or two, has been found; perhaps nobody wants it now."""
+        parts = self.operators[index].stream
+        self.drawing.remove(index)
+        first = self.drawn.get(index, 0)
+        self.drawn[index] = min(len(parts), first + self.random.choice([1, 2]))
+        found = [bundle for part in parts[first : self.drawn[index]] for bundle in part]
+        self.machine.drawn(index, found, self.drawn[index] == len(parts))
+
     def take_from_streams(self):
         moved = True
         while moved:
@@ -250,7 +277,8 @@ class Simulation:
                     used[name] = used.get(name, 0) + amount
         for state in self.actors.values():
             for name, amount in self.operators[state["operator"]].needs.items():
-                used[name] = used.get(name, 0) + amount
+                lent = name == "CPU" and state["lends"]
+                used[name] = used.get(name, 0) + (0 if lent else amount)
         for name, amount in used.items():
             assert amount <= self.total[name] + 1e-9, f"{name}: {amount} in use"
         for index, spec in enumerate(self.operators):
@@ -320,6 +348,8 @@ class Simulation:
             self.now, _, what, number = heapq.heappop(self.events)
             if what == "step":
                 self.step(number)
+            elif what == "drawn":
+                self.draw(number)
             elif number in self.actors and self.random.random() < self.losing:
                 self.actors.pop(number)
                 self.machine.actor_died(number, Lost())
@@ -358,7 +388,8 @@ class Simulation:
         whether their order is known."""
         spec = self.operators[index]
         if spec.kind == "source":
-            rows = [b.metadata[0] for b in spec.bundles for _ in range(b.num_rows)]
+            bundles = [*spec.bundles, *(one for part in spec.stream or () for one in part)]
+            rows = [b.metadata[0] for b in bundles for _ in range(b.num_rows)]
             return rows, len(rows), len(rows), True
         parts = [self.expected(i) for i in spec.inputs]
         if spec.beside is not None:
@@ -391,6 +422,69 @@ def test_random_plans(part):
         return
     for seed in range(part * SEEDS // 4, (part + 1) * SEEDS // 4):
         run(seed)
+
+
+def test_plans_may_be_deeper_than_the_stack():
+    """What waits at each of 400 unions is passed on when the one input that is in front of all
+    ends, and satisfies the limits behind them one by one."""
+    operators = [Operator("first", "source")]
+    operators.append(Operator("map", "map", inputs=(0,), needs={"CPU": 1.0}))
+    for number in range(400):
+        front = len(operators) - 1
+        bundles = (Bundle(None, 0, 1, 1, (number,)),)
+        operators.append(Operator("source", "source", bundles=bundles))
+        operators.append(Operator("union", "union", inputs=(front, front + 1)))
+        operators.append(Operator("limit", "limit", inputs=(front + 2,), limit=number // 2 + 2))
+    operators[0].bundles = (Bundle(None, 0, 1, 1, (-1,)),)
+    e = machine.Executor(operators, {"CPU": 1.0}, 10**9)
+    (submitted,) = e.commands()
+    e.output_came(submitted.task, Bundle(None, 0, 1, 1, (-1,)))
+    e.task_ended(submitted.task)
+    got = []
+    while not e.is_finished():
+        got.append(e.take().metadata[0])
+    assert got == [-1, *range(0, 400, 2)]
+    assert not list(e.commands()) and e.budget.held == 0
+
+
+def test_a_limit_draws_no_more_of_a_source_than_it_needs():
+    """Of bundles that are made as they are taken, and of those that are found with time."""
+    made = []
+
+    class Made:
+        def __len__(self):
+            return 20_000
+
+        def __iter__(self):
+            for number in range(20_000):
+                made.append(number)
+                yield Bundle(None, 0, 1, 1 << 30, (number,))
+
+    parts = [[bundle] for bundle in itertools.islice(Made(), 100)]
+    for kind in ("bundles", "stream"):
+        made.clear()
+        operators = [
+            Operator("source", "source", **{kind: Made() if kind == "bundles" else parts}),
+            Operator("map", "map", inputs=(0,), needs={"CPU": 1.0}),
+            Operator("limit", "limit", inputs=(1,), limit=30),
+        ]
+        e = machine.Executor(operators, {"CPU": 2.0}, 10**12)
+        tasks, drawn = [], 0
+        while not e.is_finished():
+            for command in e.commands():
+                if isinstance(command, machine.Draw):
+                    e.drawn(0, parts[drawn], False)
+                    drawn += 1
+                elif isinstance(command, machine.Submit):
+                    tasks.append(command)
+            if e.has_output():
+                e.take()
+            elif tasks:
+                task = tasks.pop(0)
+                e.output_came(task.task, task.work.bundles[0])
+                if e.runs(task.task):
+                    e.task_ended(task.task)
+        assert 30 <= len(made) + drawn < 80, (made, drawn)
 
 
 def test_tasks_in_front_of_a_limit_take_as_many_rows_as_it_lacks_and_then_twice_as_many():

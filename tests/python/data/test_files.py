@@ -209,6 +209,34 @@ def test_parquet_partitions(tmp_path):
         write(ParquetDatasink(str(tmp_path), partition_cols=["yaer"]), [table])
 
 
+def test_rows_of_equal_keys_go_to_one_partition(tmp_path):
+    """In whichever dictionary they lie, and whatever sign a zero has."""
+    table = pa.table(
+        {
+            "kind": pa.chunked_array(
+                [
+                    pa.array(["a", "b", "a", None]).dictionary_encode(),
+                    pa.array(["b", "c", "b"]).dictionary_encode(),
+                ]
+            ),
+            "level": [0.0, 1.5, -0.0, float("nan"), 1.5, None, 2.0],
+            "x": range(7),
+        }
+    )
+    write(ParquetDatasink(str(tmp_path), partition_cols=["kind", "level"]), [table])
+    found = {
+        path.rpartition("/")[0]: pq.read_table(tmp_path / path, partitioning=None)["x"].to_pylist()
+        for path in below(tmp_path)
+    }
+    assert found == {
+        "kind=a/level=0.0": [0, 2],
+        "kind=b/level=1.5": [1, 4],
+        "kind=b/level=2.0": [6],
+        "kind=c/level=__HIVE_DEFAULT_PARTITION__": [5],
+        "kind=__HIVE_DEFAULT_PARTITION__/level=nan": [3],
+    }
+
+
 def test_damaged_parquet_is_named(tmp_path):
     good = tmp_path / "good.parquet"
     pq.write_table(table_of(10_000), good)

@@ -9,7 +9,7 @@ from typing import Any
 from sheaf.data.block import BlockMetadata, batch_to_table, slice_rows
 from sheaf.data.errors import BatchError, shown
 
-__all__ = ["Datasource", "ReadTask"]
+__all__ = ["Datasource", "OneByOne", "ReadTask"]
 
 
 class ReadTask:
@@ -70,6 +70,27 @@ class ReadTask:
             yield table
             if left is not None and left <= 0:
                 return
+
+
+class OneByOne:
+    """Read tasks that are made when they are needed: behind a limit most never are.
+
+    Args:
+        make: gives a task for one of the parts.
+        parts: what each reads.
+    """
+
+    def __init__(self, make: Callable[[Any], ReadTask], parts: Sequence[Any]):
+        self._make, self._parts = make, parts
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[ReadTask]:
+        return map(self._make, self._parts)
+
+    def __contains__(self, task: object) -> bool:
+        return False  # Each time others are made.
 
 
 class Datasource:

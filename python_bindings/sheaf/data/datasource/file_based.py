@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from sheaf.data.block import BlockMetadata, batch_to_table
 from sheaf.data.datasource import filesystems
-from sheaf.data.datasource.datasource import Datasource, ReadTask, balanced
+from sheaf.data.datasource.datasource import Datasource, OneByOne, ReadTask, balanced
+from sheaf.data.datasource.listing import find_files
 from sheaf.data.datasource.partitioning import Partitioning, PathPartitionFilter, with_constants
 from sheaf.data.datasource.pieces import PIECE_BYTES, Piece, cut, is_plain, lines_before, lines_of
 from sheaf.data.errors import DataError, FileFormatError
 from sheaf.data.schema import FILE_KEY
 
-__all__ = ["FileBasedDatasource", "FileShuffleConfig", "find_files"]
+__all__ = ["FileBasedDatasource", "FileShuffleConfig"]
 
 _LOOKS_AT_ONCE = 16  # At beginnings of large files.
 _MOST_FILES = 1000  # Of a task, so that the first rows of many small files come soon.
@@ -90,45 +91,6 @@ class FileOrder:
         return files
 
 
-def find_files(
-    paths: Any,
-    filesystem: Any,
-    *,
-    extensions: Sequence[str] | None = None,
-    partition_filter: PathPartitionFilter | None = None,
-    ignore_missing_paths: bool = False,
-) -> tuple[Any, list[filesystems.FileInfo]]:
-    """The file system, as one of pyarrow's, and the files to read, in the order in which they are.
-
-    Args:
-        paths: as of filesystems.resolve.
-        filesystem: as of filesystems.resolve.
-        extensions: that files found in folders must have, "csv"; None: any.
-        partition_filter: chooses files.
-        ignore_missing_paths: leaves out paths that do not exist.
-
-    Returns:
-        Both.
-
-    Raises:
-        ValueError: there is no file to read.
-    """
-    system, plain = filesystems.resolve(paths, filesystem)
-    found = list(filesystems.list_files(system, plain, ignore_missing_paths))
-    named = set(plain)
-    wanted = tuple("." + one.lstrip(".").lower() for one in extensions or ())
-    kept = [
-        info
-        for info in found
-        if (not wanted or info.path in named or info.path.lower().endswith(wanted))
-        and (partition_filter is None or partition_filter.apply(info.path))
-    ]
-    if not kept and not ignore_missing_paths:
-        why = f", and none of {len(found)} files ends in {', '.join(wanted)}" if found else ""
-        raise ValueError(f"no files to read in {plain[:5]}{why if wanted else ''}")
-    return system, kept
-
-
 class FileBasedDatasource(Datasource):
     """Files, one behind the other. Derive from it and define _read_stream.
 
@@ -168,7 +130,7 @@ class FileBasedDatasource(Datasource):
     ):
         self._order = FileOrder(shuffle)
         extensions = file_extensions if file_extensions is not None else self._FILE_EXTENSIONS
-        self._filesystem, self._files = find_files(
+        self._filesystem, self._listing = find_files(
             paths,
             filesystem,
             extensions=[extensions] if isinstance(extensions, str) else extensions,
@@ -196,6 +158,11 @@ class FileBasedDatasource(Datasource):
         """How many rows each file has, when that is the same for all."""
         return None
 
+    @property
+    def _files(self) -> list[filesystems.FileInfo]:
+        """All, when the listing has ended."""
+        return self._listing.all()
+
     def input_files(self) -> list[str]:
         """Returns the paths of all files, in the order in which they lie."""
         return [info.path for info in self._files]
@@ -222,27 +189,74 @@ class FileBasedDatasource(Datasource):
         Returns:
             The tasks.
         """
-        tasks = []
+        return list(self.lazy_read_tasks(parallelism, per_task_row_limit, data_context))
+
+    def lazy_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> OneByOne:
+        """As get_read_tasks, each task when it is needed.
+
+        Args:
+            parallelism, per_task_row_limit, data_context: as of get_read_tasks.
+
+        Returns:
+            What gives them.
+        """
+        reader, units = self._reader(), self._pieces(self._order.next(self._files))
+
+        def task(part: range) -> ReadTask:
+            return self._task(reader, units[part.start : part.stop], per_task_row_limit)
+
+        return OneByOne(task, balanced([unit.size or 0 for unit in units], parallelism))
+
+    def streamed_read_tasks(self, data_context: Any) -> Iterator[list[ReadTask]] | None:
+        """Read tasks of files that are being found still, the first soon.
+
+        Args:
+            data_context: says how large blocks are.
+
+        Returns:
+            What gives lists of them; None where all files are known, or their order is not that
+            in which they are found.
+        """
+        if self._order or self._listing.is_complete():
+            return None
+        return self._as_found(data_context)
+
+    def _as_found(self, context: Any) -> Iterator[list[ReadTask]]:
+        """Of each part of the listing tasks of about a hundredth of all that has been found so far,
+        since nobody knows how much there will be."""
+        reader, seen = self._reader(), 0
+        most = int(context.target_max_block_size or 1 << 62)
+        for part in self._listing.parts():
+            units = self._pieces(part)
+            sizes = [unit.size or 0 for unit in units]
+            seen += sum(sizes)
+            each = max(int(context.target_min_block_size), min(seen // 100, most))
+            count = max(-(-sum(sizes) // each), -(-len(units) // _MOST_FILES))
+            runs = balanced(sizes, count)
+            yield [self._task(reader, units[run.start : run.stop], None) for run in runs]
+
+    def _reader(self) -> FileBasedDatasource:
+        """What goes with every task, so without the list of all files."""
+        reader = copy.copy(self)
+        del reader._listing
+        return reader
+
+    def _task(self, reader: Any, units: Sequence[Any], row_limit: int | None) -> ReadTask:
         each = self._rows_per_file()
-        reader = copy.copy(self)  # Goes with every task, so without the list of all files.
-        reader._files = []
-        units = self._pieces(self._order.next(self._files))
-        for part in balanced([unit.size or 0 for unit in units], parallelism):
-            own = units[part.start : part.stop]
-            files = list(dict.fromkeys(unit.path for unit in own))
-            metadata = BlockMetadata(
-                num_rows=None if each is None else each * len(files),
-                size_bytes=sum(unit.size or 0 for unit in own),
-                schema=self._schema,
-                input_files=files,
-            )
-            # Whole files by their names alone, which pickle much faster.
-            read = functools.partial(
-                reader._read_pieces,
-                [unit if isinstance(unit, Piece) else unit.path for unit in own],
-            )
-            tasks.append(ReadTask(read, metadata, self._schema, per_task_row_limit))
-        return tasks
+        files = list(dict.fromkeys(unit.path for unit in units))
+        metadata = BlockMetadata(
+            num_rows=None if each is None else each * len(files),
+            size_bytes=sum(unit.size or 0 for unit in units),
+            schema=self._schema,
+            input_files=files,
+        )
+        # Whole files by their names alone, which pickle much faster.
+        read = functools.partial(
+            reader._read_pieces, [unit if isinstance(unit, Piece) else unit.path for unit in units]
+        )
+        return ReadTask(read, metadata, self._schema, row_limit)
 
     def _beginning(self, file: Any) -> Any:
         """What the beginning of a large file tells that its pieces need to know. None: it cannot be

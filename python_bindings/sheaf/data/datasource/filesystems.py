@@ -20,9 +20,13 @@ from sheaf.data.task_context import TaskContext
 
 __all__ = [
     "FileInfo",
+    "entries",
+    "files_below",
     "is_damage",
+    "is_folder",
     "is_local",
     "list_files",
+    "look_at",
     "resolve",
     "retried",
     "stream_retried",
@@ -126,25 +130,111 @@ def list_files(
     Raises:
         FileNotFoundError: a path does not exist.
     """
+    for path in paths:
+        for info in look_at(filesystem, path, ignore_missing_paths):
+            if is_folder(info):
+                yield from files_below(filesystem, path.rstrip("/"))
+            else:
+                yield FileInfo(path, info.size)
+
+
+def look_at(filesystem: Any, path: str, ignore_missing: bool = False) -> list[Any]:
+    """What a path names.
+
+    Args:
+        filesystem: of pyarrow.
+        path: in it.
+        ignore_missing: gives nothing for one that does not exist.
+
+    Returns:
+        A list of one pyarrow.fs.FileInfo, or of none.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+    """
     from pyarrow import fs
 
-    for path in paths:
-        (info,) = retried(functools.partial(filesystem.get_file_info, [path]), path)
-        if info.type == fs.FileType.NotFound:
-            if ignore_missing_paths:
+    (info,) = retried(functools.partial(filesystem.get_file_info, [path]), path)
+    if info.type != fs.FileType.NotFound:
+        return [info]
+    if ignore_missing:
+        return []
+    raise FileNotFoundError(errno.ENOENT, "no such file or folder", path)
+
+
+def is_folder(info: Any) -> bool:
+    """Whether a pyarrow.fs.FileInfo is of a folder."""
+    from pyarrow import fs
+
+    return bool(info.type == fs.FileType.Directory)
+
+
+def files_below(filesystem: Any, folder: str, base: str | None = None) -> Iterator[FileInfo]:
+    """All files below a folder, in order of names, but for hidden ones, by one request.
+
+    Args:
+        filesystem: of pyarrow.
+        folder: without a "/" at its end.
+        base: the folder above it of whose own name nothing makes them hidden; None: itself.
+
+    Yields:
+        The files.
+    """
+    for name, size, is_file in _visible(filesystem, folder, base or folder, recursive=True):
+        if is_file:
+            yield FileInfo(name, size)
+
+
+def entries(filesystem: Any, folder: str, base: str) -> list[tuple[str, int | None, bool]]:
+    """What is right below a folder, but for hidden files and folders.
+
+    Args:
+        filesystem, folder, base: as of files_below.
+
+    Returns:
+        Of each its path, its bytes, and whether it is a file; else it is a folder.
+    """
+    return _visible(filesystem, folder, base, recursive=False)
+
+
+def _visible(
+    filesystem: Any, folder: str, base: str, recursive: bool
+) -> list[tuple[str, int | None, bool]]:
+    listed = retried(functools.partial(_listed, filesystem, folder, recursive), folder)
+    named = [one for one in listed if not _is_hidden(one[0][len(base) :])]
+    return sorted(named, key=lambda one: one[0])
+
+
+def _listed(filesystem: Any, folder: str, recursive: bool) -> list[tuple[str, int | None, bool]]:
+    from pyarrow import fs
+
+    handler = getattr(filesystem, "handler", None)
+    if isinstance(handler, fs.FSSpecHandler) and not (recursive and handler.fs.async_impl):
+        return list(_listed_by_fsspec(handler.fs, folder, recursive))
+    found = filesystem.get_file_info(fs.FileSelector(folder, recursive=recursive))
+    named = ((below.path, below.size, below) for below in found)
+    # The type is asked for last, as that takes the longest.
+    return [
+        (name, size, size is not None or below.is_file)
+        for name, size, below in named
+        if size is not None or below.is_file or below.type == fs.FileType.Directory
+    ]
+
+
+def _listed_by_fsspec(
+    filesystem: Any, folder: str, recursive: bool
+) -> Iterator[tuple[str, int | None, bool]]:
+    """Folder by folder, as its own find() would, which passes over folders that it cannot list."""
+    left = [folder]
+    while left:
+        above = left.pop()
+        for info in filesystem.ls(above, detail=True):
+            name, kind = info["name"], info["type"]
+            if name.strip("/") == above.strip("/") or kind not in ("file", "directory"):
                 continue
-            raise FileNotFoundError(errno.ENOENT, "no such file or folder", path)
-        if info.type != fs.FileType.Directory:
-            yield FileInfo(path, info.size)
-            continue
-        base = path.rstrip("/")
-        select = fs.FileSelector(base, recursive=True)
-        found = retried(functools.partial(filesystem.get_file_info, select), base)
-        sizes = [(below.path, below.size, below) for below in found]
-        for name, size, below in sorted(sizes, key=lambda one: one[0]):
-            # Its type is asked for last, as that takes the longest.
-            if not _is_hidden(name[len(base) :]) and (size is not None or below.is_file):
-                yield FileInfo(name, size)
+            yield name, info["size"] if kind == "file" else None, kind == "file"
+            if recursive and kind == "directory":
+                left.append(name)
 
 
 def _is_hidden(below: str) -> bool:

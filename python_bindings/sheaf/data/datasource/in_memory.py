@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sheaf.data.block import BlockMetadata, batch_to_table, rows_to_table, size_bytes
 from sheaf.data.columns import column_of
-from sheaf.data.datasource.datasource import Datasource, ReadTask, balanced
+from sheaf.data.datasource.datasource import Datasource, OneByOne, ReadTask, balanced
 
 __all__ = ["BlocksDatasource", "RangeDatasource", "items_to_tables", "numpy_to_table"]
 
@@ -86,14 +86,29 @@ class RangeDatasource(Datasource):
         Returns:
             The tasks.
         """
-        tasks, schema, row_bytes = [], self.schema(), self._row_bytes()
+        return list(self.lazy_read_tasks(parallelism, per_task_row_limit, data_context))
+
+    def lazy_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> OneByOne:
+        """As get_read_tasks, each task when it is needed.
+
+        Args:
+            parallelism, per_task_row_limit, data_context: as of get_read_tasks.
+
+        Returns:
+            What gives them.
+        """
+        schema, row_bytes = self.schema(), self._row_bytes()
         count = max(1, min(parallelism, self._rows))
-        for task in range(count):
-            start, stop = task * self._rows // count, (task + 1) * self._rows // count
+
+        def task(number: int) -> ReadTask:
+            start, stop = number * self._rows // count, (number + 1) * self._rows // count
             metadata = BlockMetadata(stop - start, (stop - start) * row_bytes, schema)
             read = functools.partial(self._read, start, stop)
-            tasks.append(ReadTask(read, metadata, schema, per_task_row_limit))
-        return tasks
+            return ReadTask(read, metadata, schema, per_task_row_limit)
+
+        return OneByOne(task, range(count))
 
     def _read(self, start: int, stop: int) -> Iterator[Any]:
         at_once = max(1, _BYTES_AT_ONCE // self._row_bytes())

@@ -18,8 +18,9 @@ import pyarrow as pa
 from sheaf.data import arrow_types
 from sheaf.data.block import BlockMetadata, empty_rows
 from sheaf.data.datasource import filesystems
-from sheaf.data.datasource.datasource import Datasource, ReadTask, balanced
-from sheaf.data.datasource.file_based import FileOrder, find_files
+from sheaf.data.datasource.datasource import Datasource, OneByOne, ReadTask, balanced
+from sheaf.data.datasource.file_based import FileOrder
+from sheaf.data.datasource.listing import find_files
 from sheaf.data.datasource.partitioning import Partitioning, PathPartitionFilter, with_constants
 from sheaf.data.datasource.row_groups import matching, of_footer
 from sheaf.data.errors import FileFormatError
@@ -81,7 +82,7 @@ class ParquetDatasource(Datasource):
         self._ignore_missing_paths = ignore_missing_paths
         self._filter: Any = None  # As the expression of the plan.
         self._row_limit: int | None = None
-        footers = self._footers([info.path for info in files])
+        footers = self._footers([info.path for info in files.all()])
         self._groups = [group for path, footer in footers for group in of_footer(path, footer)]
         self._all_groups = len(self._groups)
         found = [path for path, _ in footers]
@@ -292,11 +293,25 @@ class ParquetDatasource(Datasource):
         Returns:
             The tasks.
         """
-        schema, tasks = self.schema(), []
+        return list(self.lazy_read_tasks(parallelism, per_task_row_limit, data_context))
+
+    def lazy_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> OneByOne:
+        """As get_read_tasks, each task when it is needed.
+
+        Args:
+            parallelism, per_task_row_limit, data_context: as of get_read_tasks.
+
+        Returns:
+            What gives them.
+        """
+        schema = self.schema()
         places = {path: at for at, path in enumerate(self._order.next(list(self._constants)))}
         order = sorted(range(len(self._groups)), key=lambda n: places[self._groups[n].path])
         every, sizes = [self._groups[n] for n in order], [self._sizes[n] for n in order]
-        for part in balanced(sizes, parallelism) or [range(0)]:  # One gives the schema at least.
+
+        def task(part: range) -> ReadTask:
             groups = every[part.start : part.stop]
             size = sum(sizes[part.start : part.stop])
             rows = sum(group.rows for group in groups)
@@ -312,8 +327,10 @@ class ParquetDatasource(Datasource):
                 runs,
                 {path: self._constants[path] for path in files},
             )
-            tasks.append(ReadTask(read, metadata, schema, per_task_row_limit))
-        return tasks
+            return ReadTask(read, metadata, schema, per_task_row_limit)
+
+        # One gives the schema at least.
+        return OneByOne(task, balanced(sizes, parallelism) or [range(0)])
 
     def _reading(self, row_bytes: int, largest: int) -> _Reading:
         rows = self._batch_size or min(max(_BATCH_BYTES // row_bytes, 1), 1 << 17)

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sheaf.data.block import BlockAccessor, combine, table_to_rows
+from sheaf.data.aggregates.groups import Groups
+from sheaf.data.aggregates.keys import movable
+from sheaf.data.block import BlockAccessor, combine, slice_rows, table_to_rows
 from sheaf.data.columns import column_to_numpy
 from sheaf.data.datasource.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
 from sheaf.data.errors import BatchError, MissingPackageError
@@ -80,13 +82,13 @@ class ParquetDatasink(BlockBasedFileDatasink):
         rest = [column for column in table.column_names if column not in self._partition_cols]
         if not rest:
             raise ValueError("write_parquet: partition_cols has all columns; one must be left")
-        keys = table.select(self._partition_cols)
-        numbered = keys.append_column("", pa.array(np.arange(table.num_rows)))
-        groups = numbered.group_by(self._partition_cols).aggregate([("", "list")])
-        for group in groups.to_pylist():
-            rows = table.select(rest).take(pa.array(group["_list"]))
-            folder = "/".join(f"{key}={_quoted(group[key])}" for key in self._partition_cols)
-            super().write_table(rows, f"{folder}/{name}", written)
+        groups = Groups(table.select(self._partition_cols), self._partition_cols)
+        rows = movable(table.select(rest)).take(pa.array(groups.order))
+        for key, start, count in zip(groups.keys.to_pylist(), groups.starts, groups.lengths):
+            folder = "/".join(f"{column}={_quoted(value)}" for column, value in key.items())
+            super().write_table(
+                slice_rows(rows, int(start), int(count)), f"{folder}/{name}", written
+            )
 
 
 def _quoted(value: Any) -> str:

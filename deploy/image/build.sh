@@ -46,15 +46,18 @@ system() {
     '/usr/share/bash-completion/*' '/usr/share/zoneinfo/right/*' '/usr/lib/x86_64-linux-gnu/gconv/*'; do
     options+=(--dpkgopt="path-exclude=$path")
   done
-  # The names of the packages' files have their versions.
   # Without the hook the package usrmerge comes, and all of Perl.
   [[ $1 == extract ]] || options+=(--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr)
-  mmdebstrap --variant="$1" --include="$2" "${options[@]}" --extract-hook='ls "$1/var/cache/apt/archives" >'"$work/packages" \
+  mmdebstrap --variant="$1" --include="$2" "${options[@]}" --extract-hook='cp -R "$1/var/cache/apt/archives" '"$work" \
     "$suite" "$root" ${mirror:+"$mirror"} 2>"$work/log" || {
     tail -n 40 "$work/log" >&2
     fail "mmdebstrap does not make the system"
   }
-  # That has only what is extracted; dpkg knows what came later.
+  # Of each package that is only extracted, which dpkg does not know, its name, which has its version, and each of its files.
+  local package
+  [[ $1 != extract ]] || for package in "$work"/archives/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -t | sed "s|^\.|$(basename "$package") |"
+  done >"$work/files"
   [[ ! -s $root/var/lib/dpkg/status ]] ||
     dpkg-query --admindir="$root/var/lib/dpkg" -W -f '${Package}_${Version}_${Architecture}.deb\n' >"$work/packages"
   # What differs from run to run, and what only package management needs.
@@ -94,29 +97,42 @@ python_image() {
 }
 
 cpp_image() {
-  system extract libc6,libstdc++6,libgcc-s1,libssl3,zlib1g,dash,base-files
+  system extract libc6,libstdc++6,libgcc-s1,libssl3,zlib1g,libc-ares2,libprometheus-cpp-core1.0,ca-certificates,dash,base-files
   mkdir -p "$root/usr/local/bin"
   install -m 0755 "$input" "$root/usr/local/bin/sheaf"
   strip --strip-all "$root/usr/local/bin/sheaf"
-  # Libraries that it is linked with and Debian has not put there.
-  local needed library
-  needed=$(ldd "$input" /bin/dash | awk '$3 ~ /^\// {print $3}' | sort -u)
-  for library in $needed; do
-    [[ -e $root$library || -e $root/usr$library ]] ||
-      install -D -m 0644 "$(readlink -f "$library")" "$root/usr/lib/x86_64-linux-gnu/$(basename "$library")"
-  done
-  for library in $needed; do
-    readlink -e "$root$library" || readlink -e "$root/usr/lib/x86_64-linux-gnu/$(basename "$library")"
+  # Libraries that it is linked with. One that comes from elsewhere would be in no list of what is in the image.
+  local needed name place
+  needed=$(ldd "$input" /bin/dash | awk '$2 == "=>" {print $1}' | sort -u)
+  for name in $needed; do
+    place=$(awk -v end="/$name" 'substr($2, length($2) - length(end) + 1) == end {print $2; exit}' "$work/files")
+    [[ $place ]] || fail "$input needs $name, which none of the packages of the image has: name its package in cpp_image"
+    readlink -e "$root$place"
   done >"$work/kept"
+  # One file, as update-ca-certificates makes it.
+  local certificate bundle=/etc/ssl/certs/ca-certificates.crt
+  mkdir -p "$root/etc/ssl/certs"
+  for certificate in "$root"/usr/share/ca-certificates/mozilla/*.crt; do
+    sed '$a\' "$certificate"
+  done >"$root$bundle"
   # Of what came with them a shell stays, and how names are looked up.
-  rm -rf "${root:?}"/usr/share
+  rm -rf "${root:?}"/usr/{share,libexec} "$root"/var/lib/dpkg \
+    "$root"/etc/{alternatives,apt,cron.daily,debconf.conf,dpkg,logrotate.d,rmt,ssl/openssl.cnf,update-motd.d}
   find "$root"/{bin,sbin,usr/bin,usr/sbin} -not -type d -not -name sh -not -name dash -delete
+  local library
   find "$root/lib" "$root/usr/lib" -not -type d -print | while read -r library; do
     case $(basename "$library") in
       ld-linux* | libnss_files* | libnss_dns* | libresolv* | os-release) ;;
       *) grep -q "/$(basename "$(readlink -f "$library")")\$" "$work/kept" || rm "$library" ;;
     esac
   done
+  mkdir -p "$root/usr/lib/ssl"
+  ln -s "$bundle" "$root/usr/lib/ssl/cert.pem"  # Where OpenSSL looks.
+  # Packages of which nothing is left are not listed.
+  echo "$(sed -n 's/^\(ca-certificates_[^ ]*\) .*/\1/p; T; q' "$work/files") $bundle" >>"$work/files"
+  while read -r name place; do
+    [[ $place == */ || ! -e $root$place ]] || echo "$name"
+  done <"$work/files" | sort -u >"$work/packages"
 }
 
 version=$(sed -n 's/^project(Sheaf VERSION \([0-9.]*\).*/\1/p' "$here/../../CMakeLists.txt")

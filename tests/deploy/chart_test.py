@@ -19,113 +19,24 @@ import tempfile
 import unittest
 
 try:
-    import jsonschema
     import yaml
+    from chart_values import CHART, SETS, WRONG, Values  # noqa: F401
 except ImportError as error:
     print(f"skipped: {error}: apt-get install python3-yaml python3-jsonschema")
     sys.exit(77)
 
 from pods import HEAD, ROOT, WAIT_S, Pod, free_port  # noqa: E402
 
-CHART = ROOT / "deploy/helm/sheaf"
-SETS = sorted((CHART / "ci").glob("*-values.yaml"))
 TOOLS = argparse.Namespace(helm=None, kubeconform=None, schemas=None)
 OLDEST, KUBERNETES = "1.25.0", "1.37.0"
 KINDS = "StatefulSet", "Deployment"  # Of a head and of its workers.
 TEMPLATE = ["template", "prod", str(CHART), "--kube-version", KUBERNETES]
 OF_OTHERS = "PodMonitor,Certificate"  # Their schemas are not Kubernetes'.
-GROUP = {
-    "name": "a",
-    "replicas": 1,
-    "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+# What may change of a StatefulSet that is there; of a Deployment all but its selector may.
+CHANGEABLE = {
+    *("minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy", "replicas"),
+    *("revisionHistoryLimit", "template", "updateStrategy"),
 }
-
-# What is wrong -> words of the refusal, of the schema's check here and of Helm's.
-WRONG = [
-    ({"imag": {}}, "imag", "imag"),
-    ({"image": {"repository": "sheaf", "tag": "latest"}}, "latest", "tag"),
-    ({"image": {"repository": "sheaf:1.0"}}, "sheaf:1.0", "repository"),
-    ({"image": {"repository": "sheaf", "digest": "sha256:12"}}, "sha256:12", "digest"),
-    ({"listenAddress": "127.0.0.1"}, "127.0.0.1", "listenAddress"),
-    ({"head": {"resources": {"limits": {"memory": "lots"}}}}, "lots", "memory"),
-    ({"workerGroups": [{**GROUP, "replicas": -1}]}, "-1", "replicas"),
-    ({"workerGroups": [{**GROUP, "replicas": "two"}]}, "two", "replicas"),
-    ({"workerGroups": [{**GROUP, "name": "Big_Ones"}]}, "Big_Ones", "name"),
-    ({"workerGroups": [{**GROUP, "name": "head"}]}, "head", "name"),
-    ({"workerGroups": [{**GROUP, "gpu": 1}]}, "gpu", "gpu"),
-    ({"workerGroups": [{**GROUP, "labels": {"zone": "a,b"}}]}, "a,b", "labels"),
-    ({"workerGroups": [{**GROUP, "drainSeconds": 5}]}, "5 is less than", "drainSeconds"),
-    ({"workerGroups": [{**GROUP, "flags": ["-v"]}]}, "-v", "flags"),
-    (
-        {"workerGroups": [{**GROUP, "env": [{"name": "SHEAF_TOKEN", "value": "x"}]}]},
-        "SHEAF_TOKEN",
-        "env",
-    ),
-    ({"workerGroups": [{"name": "a", "replicas": 1}]}, "resources", "resources"),
-    (
-        {"workerGroups": [{**GROUP, "resources": {**GROUP["resources"], "limits": {"cpu": "1"}}}]},
-        "memory",
-        "memory",
-    ),
-]
-
-
-def merged(values: dict, over: dict) -> dict:
-    """As Helm lays values over those of the chart."""
-    result = dict(values)
-    for key, value in over.items():
-        both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = merged(result[key], value) if both else value
-    return result
-
-
-def properties(schema: dict, path: str = ""):
-    """Each value that the schema knows: its path, and its part of the schema."""
-    for name, part in schema.get("properties", {}).items():
-        yield f"{path}.{name}", part
-        yield from properties(part, f"{path}.{name}")
-    if "items" in schema:
-        yield from properties(schema["items"], f"{path}[]")
-
-
-class Values(unittest.TestCase):
-    def setUp(self):
-        self.schema = json.loads((CHART / "values.schema.json").read_text())
-        self.values = yaml.safe_load((CHART / "values.yaml").read_text())
-
-    def refusal(self, values: dict) -> str:
-        found = jsonschema.Draft7Validator(self.schema).iter_errors(merged(self.values, values))
-        return "\n".join(error.message for error in found)
-
-    def test_each_value_is_described(self):
-        known = list(properties(self.schema))
-        self.assertGreater(len(known), 60)
-        for path, part in known:
-            self.assertRegex(part.get("description", ""), r"\w.*[.:)]$", path)
-
-    def test_nothing_that_is_not_known_is_taken(self):
-        for path, part in [("", self.schema), *properties(self.schema)]:
-            if part.get("properties") and not path.endswith((".requests", ".limits")):
-                self.assertIs(False, part.get("additionalProperties"), path)
-
-    def test_the_values_of_the_chart_and_the_thirteen_sets_are_right(self):
-        self.assertEqual("", self.refusal({}))
-        self.assertEqual(13, len(SETS))
-        for file in SETS:
-            with self.subTest(file.name):
-                self.assertEqual("", self.refusal(yaml.safe_load(file.read_text())))
-
-    def test_wrong_values_are_named(self):
-        for values, words, _ in WRONG:
-            with self.subTest(values):
-                self.assertIn(words, self.refusal(values))
-
-    def test_the_version_is_that_of_the_sources(self):
-        chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-        project = re.search(
-            r"project\(Sheaf VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text()
-        )
-        self.assertEqual(project[1], chart["appVersion"])
 
 
 class WithHelm(unittest.TestCase):
@@ -153,6 +64,12 @@ class WithHelm(unittest.TestCase):
 
     def of(self, name: str, kind: str) -> list[dict]:
         return [one for one in self.objects[name] if one["kind"] == kind]
+
+    def rendered(self, *words: str) -> list[dict]:
+        """What Helm makes of the chart's own values and `words`."""
+        done = self.helm(*TEMPLATE, "--namespace", "data", *words)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return [one for one in yaml.safe_load_all(done.stdout) if one]
 
 
 class Rendered(WithHelm):
@@ -294,6 +211,77 @@ class Rendered(WithHelm):
         self.assertNotEqual(*secret["data"].values())
         self.assertEqual([], self.of("own-secret", "Secret"))
         self.assertIn("name: my-token, key: token", self.texts["own-secret"])
+
+    def test_another_generation_of_the_token_exchanges_all_pods(self):
+        for words in ([], ["--set=token.existingSecret=my-token"]):
+            templates = []
+            for number in (1, 20270101):
+                objects = self.rendered(*words, f"--set=token.generation={number}")
+                templates.append(
+                    {
+                        one["metadata"]["name"]: one["spec"]["template"]
+                        for one in objects
+                        if one["kind"] in KINDS
+                    }
+                )
+                for secret in objects:
+                    if secret["kind"] == "Secret":  # By which Helm knows that it has to make one.
+                        said = secret["metadata"]["annotations"]["sheaf.io/token-generation"]
+                        self.assertEqual(str(number), said)
+            first, second = templates
+            self.assertEqual({"prod-sheaf-head", "prod-sheaf-workers"}, first.keys())
+            for name in first:
+                self.assertNotEqual(first[name], second[name], name)
+        (head,) = self.of("placed", "StatefulSet")  # Annotations of one's own are there, too.
+        self.assertIn("cluster-autoscaler", str(head["spec"]["template"]["metadata"]))
+
+    def test_no_value_changes_what_kubernetes_lets_nobody_change(self):
+        fixed = set()
+        for objects in self.objects.values():
+            for one in objects:
+                if one["kind"] == "StatefulSet":
+                    spec = {key: it for key, it in one["spec"].items() if key not in CHANGEABLE}
+                    fixed.add(json.dumps(spec, sort_keys=True))
+        self.assertEqual(1, len(fixed), fixed)
+
+    def test_a_head_that_never_gets_ready_can_be_exchanged(self):
+        for name in self.objects:
+            (head,) = self.of(name, "StatefulSet")
+            self.assertEqual("Parallel", head["spec"].get("podManagementPolicy"), name)
+
+    def test_the_state_is_kept_in_the_volume_that_is_asked_for(self):
+        for words, claim, made in (
+            (["--set=head.storage.size=40Gi"], "prod-sheaf-head", ["40Gi"]),
+            (["--set=head.storage.existingClaim=mine"], "mine", []),
+            (["--set=head.storage.enabled=false"], None, []),
+        ):
+            with self.subTest(words):
+                objects = self.rendered(*words)
+                (head,) = [one for one in objects if one["kind"] == "StatefulSet"]
+                volumes = head["spec"]["template"]["spec"]["volumes"]
+                (state,) = [one for one in volumes if one["name"] == "state"]
+                self.assertEqual(claim, state.get("persistentVolumeClaim", {}).get("claimName"))
+                self.assertEqual(claim is None, "emptyDir" in state)
+                claims = [one for one in objects if one["kind"] == "PersistentVolumeClaim"]
+                self.assertEqual(
+                    made, [one["spec"]["resources"]["requests"]["storage"] for one in claims]
+                )
+                for one in claims:
+                    self.assertEqual(claim, one["metadata"]["name"])
+                    kept = one["metadata"]["annotations"]["helm.sh/resource-policy"]
+                    self.assertEqual("keep", kept)
+        (claim,) = self.of("placed", "PersistentVolumeClaim")
+        self.assertEqual("fast", claim["spec"]["storageClassName"])
+
+    def test_two_releases_of_one_name_are_two_clusters_to_who_watches(self):
+        (monitor,) = self.of("monitored", "PodMonitor")
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        named = {
+            rule["replacement"]
+            for rule in endpoint["relabelings"]
+            if rule["targetLabel"] == "cluster"
+        }
+        self.assertEqual({"data/prod-sheaf"}, named)
 
     def test_certificates_carry_the_names_that_nodes_dial(self):
         (certificate,) = self.of("cert-manager", "Certificate")

@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
@@ -40,6 +41,15 @@ print("uid and value:", ray.get(f.remote()))
 END
 sheaf job submit -- python /tmp/job.py
 wget -q -O- "$(sheaf status --json | sed 's/.*"metrics_url": *"\\([^"]*\\)metrics".*/\\1/')api/healthz"
+"""
+
+
+# LIBRARY: the file of authorities that it reads where none is named.
+DEFAULT = """
+import ctypes, sys
+crypto = ctypes.CDLL(sys.argv[1])
+crypto.X509_get_default_cert_file.restype = ctypes.c_char_p
+print(crypto.X509_get_default_cert_file().decode())
 """
 
 
@@ -130,10 +140,13 @@ class Image:
         self.assertIn(f"Uid: {USER}\n", said)
 
     def test_what_is_in_it_is_listed(self):
+        self.assertLessEqual(self.contains, self.listed())
+
+    def listed(self) -> set[str]:
+        """The packages of the list beside it."""
         name = self.archive.name.removesuffix(".oci.tar")
         listed = json.loads(self.archive.with_name(f"{name}.cdx.json").read_text())
-        found = {one["purl"].split("@")[0] for one in listed["components"]}
-        self.assertLessEqual(self.contains, found)
+        return {one["purl"].split("@")[0] for one in listed["components"]}
 
     def locked(self, *command) -> tuple[subprocess.Popen, int]:
         """Runs a command as Kubernetes does: as process 1 of its namespace, on a root that is
@@ -237,7 +250,51 @@ class WithPython(Image, unittest.TestCase):
 
 class Cpp(Image, unittest.TestCase):
     kind, most = "cpp", 15 * MB
-    contains = {"pkg:deb/debian/libc6"}
+    contains = {"pkg:deb/debian/libc6", "pkg:deb/debian/ca-certificates"}
+
+    def libraries(self) -> list[pathlib.Path]:
+        """All in the image that are no links."""
+        found = [
+            path
+            for folder in ("lib", "usr/lib")
+            for path in (self.storage.root / folder).rglob("*.so*")
+            if not path.is_symlink()
+        ]
+        self.assertGreater(len(found), 8)
+        return found
+
+    def test_each_library_is_of_a_package_that_is_listed(self):
+        for library in self.libraries():
+            # This machine has them, too, as the program was linked with them.
+            owners = run("dpkg-query", "-S", f"*/{library.name}").stdout
+            packages = {
+                line.partition(":")[0]
+                for line in owners.splitlines()
+                if line.endswith(f"x86_64-linux-gnu/{library.name}")
+            }
+            listed = {f"pkg:deb/debian/{package}" for package in packages} & self.listed()
+            self.assertTrue(listed, f"{library.name} is of {packages}")
+
+    def test_a_program_that_needs_more_than_is_listed_is_refused(self):
+        folder = FOLDER / "refused"
+        shutil.rmtree(folder, ignore_errors=True)
+        program = shutil.which("apt-get")  # Which mmdebstrap has brought, and its library.
+        done = run(DEPLOY / "image/build.sh", "--cpp", program, folder)
+        self.assertNotEqual(0, done.returncode)
+        self.assertRegex(done.stderr, r"apt-get needs libapt-pkg\.so\.\d\S*, which none of the")
+        self.assertEqual([], list(folder.iterdir()))
+
+    def test_authorities_are_where_its_openssl_looks(self):
+        (library,) = (path for path in self.libraries() if path.name.startswith("libcrypto"))
+        said = run(sys.executable, "-c", DEFAULT, library).stdout.strip()
+        self.assertTrue(os.path.isabs(said), said)
+        # A link of the image is one from its own root.
+        place = self.storage.root / said[1:]
+        if place.is_symlink():
+            place = self.storage.root / os.readlink(place)[1:]
+        trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trust.load_verify_locations(place)
+        self.assertGreater(trust.cert_store_stats()["x509_ca"], 100)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.token.existingSecret | default (printf "%s-token" (include "sheaf.fullname" .)) }}
 {{- end }}
 
+{{- define "sheaf.tokenGeneration" -}}
+{{ .Values.token.generation | int64 }}
+{{- end }}
+
+{{- /* (root, node): of each pod. Nodes read the token when they start, so another one takes other pods. */}}
+{{- define "sheaf.annotations" -}}
+{{- $root := index . 0 }}{{ $node := index . 1 -}}
+sheaf.io/token-generation: {{ include "sheaf.tokenGeneration" $root | quote }}
+{{- with $node.annotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
 {{- /* Empty: nodes speak without TLS. */}}
 {{- define "sheaf.tlsSecret" -}}
 {{- if .Values.tls.existingSecret }}{{ .Values.tls.existingSecret }}

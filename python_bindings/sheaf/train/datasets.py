@@ -88,7 +88,9 @@ class DataConfig:
         Args:
             datasets: those of sheaf.data, by name.
             world_size: how many workers there are.
-            worker_handles, worker_node_ids: None.
+            worker_handles: None.
+            worker_node_ids: None.
+            kwargs: what later versions add.
 
         Returns:
             For each rank iterators by name.

@@ -237,6 +237,32 @@ KNOWN: dict[str, tuple[str, list[str]]] = {
             "int: int64, float: double, text: string, bytes: binary, flag: bool, none: null, list: list<item: int64>, struct: struct<a: int64, b: list<item: string>>, numpy: int16, array: extension<arrow.fixed_shape_tensor[value_type=uint8, shape=[2]]>",
         ],
     ),
+    "data_torch.dtypes_of_some_columns": (
+        "A column that dtypes={...} does not name keeps its own; on Ray that is a KeyError.",
+        [
+            "{a: float32[3][0.0, 1.0, 2.0], b: float16[3][0.0, 0.5, 1.0]}",
+            "{a: bfloat16[3][0.0, 1.0, 2.0], b: int32[3][0, 0, 1]}",
+            "raises nothing, gives [{a: tensor([0, 1, 2]), b: tensor([0.0000, 0.5000, 1.0000], "
+            "dtype=torch.float64)}]",
+        ],
+    ),
+    "data_torch.dtypes_that_are_none": (
+        "A column that dtypes={...} does not name keeps its own; on Ray that is a KeyError.",
+        [
+            "raises nothing, gives [{a: tensor([0., 1., 2.]), b: tensor([0.0000, 0.5000, 1.0000], "
+            "dtype=torch.float64)}]",
+            "raises",
+            "raises",
+        ],
+    ),
+    "data_torch_values.tensors_with_gradients": (
+        "The values of tensors that require gradients are taken; Ray refuses them.",
+        [
+            "raises nothing, gives [{x: 1.0}, {x: 1.0}, {x: 1.0}]",
+            "raises nothing, gives [{x: array<float32>[1.0, 1.0]}, {x: array<float32>[1.0, 1.0]}, "
+            "{x: array<float32>[1.0, 1.0]}]",
+        ],
+    ),
     "data_types.dictionaries_of_arrow": (
         "Dictionary columns are sorted by their values; Ray does not sort them.",
         [

@@ -58,6 +58,8 @@ def _is_program(node):
 def lacking(area):
     """Modules that an area needs and that are not there."""
     needs = ("pyarrow", "pandas", "PIL") if area.startswith("data_") else ()
+    if "torch" in area:
+        needs = ("pyarrow", "pandas", "PIL", "torch")
     return [name for name in needs if importlib.util.find_spec(name) is None]
 
 

@@ -115,6 +115,37 @@ def test_a_cancelled_call_leaves_no_module_half_imported(tmp_path):
             break
 
 
+def test_an_import_inside_a_cancelled_call_comes_to_its_end(tmp_path):
+    """Some libraries (torch is one) refuse a second import in a process whose first was broken off."""
+    (tmp_path / "once_only.py").write_text(
+        "import os, sys, time\n"
+        "if getattr(sys, '_once_only', False):\n    raise ImportError('once in a process')\n"
+        f"sys._once_only = True\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(1)\nvalue = 7\n"
+    )
+
+    @sheaf.remote(num_cpus=0)
+    def take(pause):
+        sys.path.insert(0, str(tmp_path))
+        import once_only
+
+        time.sleep(pause)
+        return once_only.value, os.getpid()
+
+    cancelled = take.remote(2 * WAIT_S)
+    pid = int(wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+    sheaf.cancel(cancelled)
+    with pytest.raises(exceptions.TaskCancelledError):
+        sheaf.get(cancelled, timeout=WAIT_S)
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        value, where = sheaf.get(take.remote(0), timeout=WAIT_S)
+        assert value == 7
+        if where == pid:
+            break
+        assert time.monotonic() < deadline
+
+
 class Unspeakable(Exception):
     """Whose words cannot be had."""
 

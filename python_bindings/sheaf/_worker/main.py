@@ -8,11 +8,16 @@ import os
 import random
 import signal
 import sys
+import time
 from typing import Any
 
 from sheaf import _core, runtime_env
 from sheaf._internal import actor_class, preloading, tracing
 from sheaf._worker import functions
+
+_IMPORT = "<frozen importlib._bootstrap>"  # The file of the frames of an import.
+_LONGEST_IMPORT_S = 30.0  # One that takes longer may be a program that runs: it is broken off.
+_import_waits = 0.0, -_LONGEST_IMPORT_S  # When an import was first and last let go on.
 
 
 def main(start: dict[str, Any]) -> None:
@@ -80,9 +85,28 @@ def _fresh_randomness() -> None:
 
 def _on_interrupt(signum: int, frame: Any) -> None:
     """SIGINT comes when a call is cancelled, again and again while it runs; one that came too late
-    means nothing."""
+    means nothing. What is being imported comes to its end first: torch, for one, refuses a second
+    import in a process whose first was broken off, and later calls run in this one."""
+    global _import_waits
+    began, last = _import_waits
+    now = time.monotonic()
+    if _imports(frame):
+        if now - last > _LONGEST_IMPORT_S:  # That was for another call.
+            began = now
+        _import_waits = began, now
+        if now - began < _LONGEST_IMPORT_S:
+            return
     if _core.take_interrupt():
         raise KeyboardInterrupt
+
+
+def _imports(frame: Any) -> bool:
+    """Whether what is interrupted is an import."""
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORT:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def leave_process(error: BaseException | None) -> None:

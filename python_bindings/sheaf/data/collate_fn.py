@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 __all__ = [
@@ -47,28 +46,38 @@ class PandasBatchCollateFn(CollateFn):
     """Takes a DataFrame."""
 
 
-class DefaultCollateFn(NumpyBatchCollateFn):
-    """A dict of tensors.
+class DefaultCollateFn(ArrowBatchCollateFn):
+    """What iter_torch_batches does where no function is given.
 
     Args:
         dtypes: a torch.dtype for all columns, or one by name of column.
-        combine_chunks, num_workers: have no effect.
+        combine_chunks: False: a column is a list of tensors, one for each chunk of the table, which
+            become one on their device.
+        num_workers: has no effect.
     """
 
     def __init__(
         self, dtypes: Any = None, combine_chunks: bool = False, num_workers: int = 0
     ) -> None:
-        self.dtypes = dtypes
+        self.dtypes, self.combine_chunks, self.num_workers = dtypes, combine_chunks, num_workers
 
     def __call__(self, batch: Any) -> Any:
-        """Returns the tensors."""
-        from sheaf.data.tensors import tensors_of
+        """The tensors of a table.
 
-        return tensors_of(batch, self.dtypes)
+        Args:
+            batch: a pa.Table.
+
+        Returns:
+            A dict of tensors, or of lists of tensors.
+        """
+        from sheaf.data.tensors import tensors_of_table
+
+        return tensors_of_table(batch, self.dtypes, self.combine_chunks)
 
 
 def is_tensor_batch_type(batch: Any) -> bool:
-    """Whether something is a tensor of PyTorch, or a list, a list of lists or a dict of them.
+    """Whether iteration brings something to a device: a tensor of PyTorch, a list of tensors, a
+    list of such lists, a dict of tensors, or a dict of such lists. Tuples are as lists.
 
     Args:
         batch: anything.
@@ -76,10 +85,6 @@ def is_tensor_batch_type(batch: Any) -> bool:
     Returns:
         Whether it is.
     """
-    import torch
+    from sheaf.data.tensors import is_tensors
 
-    if isinstance(batch, Mapping):
-        return all(is_tensor_batch_type(one) for one in batch.values())
-    if isinstance(batch, (list, tuple)):
-        return all(is_tensor_batch_type(one) for one in batch)
-    return isinstance(batch, torch.Tensor)
+    return is_tensors(batch)

@@ -55,7 +55,13 @@ def _foreign(name: str, values: Any) -> Any:
             return _of_values(name, list(values))
         return pa.Array.from_pandas(values)
     if library == "torch":
-        return values.detach().cpu().numpy()
+        try:
+            return values.detach().cpu().numpy()
+        except TypeError as error:
+            raise BatchError(
+                f"column '{name}' is a tensor of {values.dtype}, which NumPy does not have: return "
+                "x.float()"
+            ) from error
     if isinstance(values, np.generic) or not hasattr(values, "__array__"):
         raise BatchError(
             f"column '{name}' is {shown(values)} of type {type(values).__name__}: want an array or "
@@ -111,9 +117,10 @@ def _is_array(value: Any) -> bool:
 def _of_values(name: str, values: Sequence[Any]) -> Any:
     if _is_array(_first(values)):
         try:
-            return arrow_types.variable_tensor_array(
-                [value if value is None else _as_array(value) for value in values]
-            )
+            arrays = [value if value is None else _as_array(value) for value in values]
+            if all(one is None or one.ndim == 0 for one in arrays):  # Numbers, as scalars are.
+                return pa.array([one if one is None else one[()] for one in arrays])
+            return arrow_types.variable_tensor_array(arrays)
         except _REFUSALS:
             if getattr(_first(values), "ndim", 0) != 1:
                 return _objects(name, values)

@@ -223,15 +223,18 @@ class DataIterator(Frameworks):
         local_shuffle_seed: int | None = None,
         pin_memory: bool = False,
     ) -> Iterable[Any]:
-        """Batches as dicts of tensors.
+        """Batches as dicts of tensors, which may be written: they share no memory with the data.
 
         Args:
             prefetch_batches, batch_size, drop_last, local_shuffle_buffer_size, local_shuffle_seed:
                 as of iter_batches.
             dtypes: a torch.dtype for all columns, or one by name of column.
-            device: where tensors go; "auto": the GPU of the trainer's worker, if it has one.
-            collate_fn: takes a batch (a dict of arrays) and returns what is to come; instead of
-                `dtypes`.
+            device: where tensors go; "auto": the GPU of the trainer's worker, if it has one, else
+                the CPU.
+            collate_fn: takes a batch (a dict of arrays, or what its class in
+                sheaf.data.collate_fn says) and returns what is to come; instead of `dtypes`.
+                What is_tensor_batch_type knows goes to the device, where lists of tensors in
+                lists and dicts become one tensor.
             pin_memory: tensors are copied to page-locked memory first.
 
         Returns:
@@ -245,7 +248,7 @@ class DataIterator(Frameworks):
         return self.iter_batches(
             prefetch_batches=prefetch_batches,
             batch_size=batch_size,
-            batch_format=tensors.format_of(collate_fn),
+            batch_format="pyarrow",
             drop_last=drop_last,
             local_shuffle_buffer_size=local_shuffle_buffer_size,
             local_shuffle_seed=local_shuffle_seed,

@@ -38,6 +38,7 @@ from sheaf.train.context import (
     get_dataset_shard,
     report,
 )
+from sheaf.train.datasets import DataConfig
 from sheaf.train.errors import TrainingFailedError
 from sheaf.train.trainer import DataParallelTrainer
 
@@ -45,6 +46,7 @@ __all__ = [
     "BackendConfig",
     "Checkpoint",
     "CheckpointConfig",
+    "DataConfig",
     "DataParallelTrainer",
     "Event",
     "FailureConfig",

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import itertools
 from typing import Any
 
@@ -35,8 +37,106 @@ def check(given: Any) -> dict[str, Any]:
     return dict(given)
 
 
+class DataConfig:
+    """Which datasets of a trainer are split between workers, and how those of sheaf.data run. A
+    class derived from it may define `configure`.
+
+    Args:
+        datasets_to_split: "all", or names; each worker gets the whole of the others.
+        execution_options: sheaf.data.ExecutionOptions for all datasets, or some by name; None:
+            those of the dataset's own context.
+        enable_shard_locality: has no effect.
+
+    Raises:
+        TypeError: datasets_to_split is something else.
+    """
+
+    def __init__(
+        self,
+        datasets_to_split: Any = "all",
+        execution_options: Any = None,
+        enable_shard_locality: bool = True,
+    ):
+        names = datasets_to_split
+        if names != "all" and not (
+            isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+        ):
+            raise TypeError(f"datasets_to_split={names!r}: want 'all' or a list of names")
+        self._names, self._options = names, execution_options
+
+    def splits(self, name: str) -> bool:
+        """Whether workers get parts of a dataset.
+
+        Args:
+            name: of the dataset.
+
+        Returns:
+            False: each gets the whole.
+        """
+        return self._names == "all" or name in self._names
+
+    def configure(
+        self,
+        datasets: dict[str, Any],
+        world_size: int,
+        worker_handles: Any = None,
+        worker_node_ids: Any = None,
+        **kwargs: Any,
+    ) -> list[dict[str, Any]]:
+        """What workers iterate over.
+
+        Args:
+            datasets: those of sheaf.data, by name.
+            world_size: how many workers there are.
+            worker_handles: None.
+            worker_node_ids: None.
+            kwargs: what later versions add.
+
+        Returns:
+            For each rank iterators by name.
+        """
+        made: list[dict[str, Any]] = [{} for _ in range(world_size)]
+        for name, dataset in datasets.items():
+            options = self._options
+            if isinstance(options, dict):
+                options = options.get(name)
+            if options is not None:
+                dataset = dataset.copy(dataset)
+                dataset.context.execution_options = copy.deepcopy(options)
+            parts = (
+                dataset.streaming_split(world_size, equal=True)
+                if self.splits(name)
+                else [dataset.iterator() for _ in range(world_size)]
+            )
+            for mine, part in zip(made, parts):
+                mine[name] = part
+        return made
+
+
 class Parts(list[Any]):
     """What each worker gets, made by the dataset itself."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """What each worker gets all of."""
+
+    data: Any
+
+
+def check_config(config: Any, given: dict[str, Any]) -> DataConfig:
+    """The trainer's `dataset_config`. TypeError, ValueError: it is none, or names what is not
+    there."""
+    if config is None:
+        return DataConfig()
+    if not isinstance(config, DataConfig):
+        raise TypeError(f"dataset_config={config!r}: want a DataConfig")
+    for name in [] if config._names == "all" else config._names:
+        if name not in given:
+            raise ValueError(
+                f"datasets_to_split has {name!r}; the trainer got {sorted(given) or 'no datasets'}"
+            )
+    return config
 
 
 def put(data: Any) -> Any:
@@ -44,12 +144,21 @@ def put(data: Any) -> Any:
     return data if hasattr(data, "streaming_split") else sheaf.put(data)
 
 
-def shared(data: Any, world_size: int) -> Any:
-    """A dataset as it goes to workers: one that can be split in a stream (as those of sheaf.data)
-    gives each an iterator over equal numbers of rows."""
-    if hasattr(data, "streaming_split"):
-        return Parts(data.streaming_split(world_size, equal=True))
-    return data
+def shared(given: dict[str, Any], world_size: int, config: DataConfig) -> dict[str, Any]:
+    """Datasets as they go to workers: those that can be split in a stream (as those of sheaf.data
+    can) give each an iterator."""
+    streams = {name: data for name, data in given.items() if hasattr(data, "streaming_split")}
+    made = config.configure(streams, world_size, None, None)
+    if len(made) != world_size:
+        raise ValueError(
+            f"{type(config).__name__}.configure gave {len(made)} dicts: want one for each of "
+            f"{world_size} workers"
+        )
+    parts: dict[str, Any] = {name: Parts(one[name] for one in made) for name in made[0]}
+    for name, data in given.items():
+        if name not in streams:
+            parts[name] = data if config.splits(name) else Whole(data)
+    return parts
 
 
 def _has_items(data: Any) -> bool:
@@ -58,6 +167,8 @@ def _has_items(data: Any) -> bool:
 
 def shard(data: Any, rank: int, world_size: int) -> Any:
     """The part of one worker."""
+    if isinstance(data, Whole):
+        rank, world_size, data = 0, 1, data.data
     if isinstance(data, sheaf.ObjectRef):
         data = sheaf.get(data)
     if isinstance(data, Parts):

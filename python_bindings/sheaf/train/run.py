@@ -24,6 +24,7 @@ from sheaf.exceptions import RayError, RayTaskError
 from sheaf.train import datasets
 from sheaf.train.backend import BackendConfig
 from sheaf.train.context import Report, Start, Storage
+from sheaf.train.datasets import DataConfig
 from sheaf.train.errors import TrainingFailedError
 from sheaf.train.progress_line import ProgressLine
 from sheaf.train.run_files import RunFiles
@@ -48,6 +49,7 @@ class Plan:
     run: RunConfig
     backend: BackendConfig
     datasets: dict[str, Any]
+    dataset_config: DataConfig
     metadata: dict[str, Any]
     resume_from: Checkpoint | None
 
@@ -173,9 +175,7 @@ class Run:
         except RayError as error:
             epoch.failures[0] = error
             return epoch
-        self._parts = parts = {
-            name: datasets.shared(data, len(workers)) for name, data in shared.items()
-        }
+        self._parts = parts = datasets.shared(shared, len(workers), self._plan.dataset_config)
         for rank, place in enumerate(self._group.ranks()):
             start = Start(
                 epoch=number,

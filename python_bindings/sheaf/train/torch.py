@@ -23,6 +23,7 @@ from sheaf.air.checkpoint import Checkpoint
 from sheaf.air.config import RunConfig, ScalingConfig
 from sheaf.train.backend import BackendConfig
 from sheaf.train.context import TrainContext, get_context
+from sheaf.train.datasets import DataConfig
 from sheaf.train.trainer import DataParallelTrainer
 
 _INIT_METHODS = ("tcp", "env")
@@ -125,6 +126,7 @@ class TorchTrainer(DataParallelTrainer):
         run_config: where results go, which checkpoints stay, how often it may fail.
         datasets: arrays, lists, dicts of arrays, iterables, or functions that make one, by name;
             split by rank.
+        dataset_config: which of them are not, and how those of sheaf.data run.
         resume_from_checkpoint: what get_checkpoint gives at first.
         metadata: what TrainContext.get_metadata gives.
 
@@ -143,6 +145,7 @@ class TorchTrainer(DataParallelTrainer):
         scaling_config: ScalingConfig | None = None,
         run_config: RunConfig | None = None,
         datasets: dict[str, Any] | None = None,
+        dataset_config: DataConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
         metadata: dict[str, Any] | None = None,
     ):
@@ -154,6 +157,7 @@ class TorchTrainer(DataParallelTrainer):
             scaling_config=scaling_config,
             run_config=run_config,
             datasets=datasets,
+            dataset_config=dataset_config,
             resume_from_checkpoint=resume_from_checkpoint,
             metadata=metadata,
         )

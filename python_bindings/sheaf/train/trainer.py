@@ -37,6 +37,7 @@ class DataParallelTrainer:
         run_config: where results go, which checkpoints stay, how often it may fail.
         datasets: arrays, lists, dicts of arrays, iterables, or functions that make one, by name;
             split by rank.
+        dataset_config: which of them are not, and how those of sheaf.data run.
         resume_from_checkpoint: what get_checkpoint gives at first.
         metadata: what TrainContext.get_metadata gives.
 
@@ -54,6 +55,7 @@ class DataParallelTrainer:
         scaling_config: ScalingConfig | None = None,
         run_config: RunConfig | None = None,
         datasets: dict[str, Any] | None = None,
+        dataset_config: data.DataConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
         metadata: dict[str, Any] | None = None,
     ):
@@ -79,6 +81,7 @@ class DataParallelTrainer:
             run=self._run_config,
             backend=backend_config or BackendConfig(),
             datasets=data.check(datasets),
+            dataset_config=data.check_config(dataset_config, datasets or {}),
             metadata=dict(metadata or {}),
             resume_from=resume_from_checkpoint,
         )

@@ -28,8 +28,11 @@ class TorchDatasource(Datasource):
         self._dataset = dataset
 
     def num_rows(self) -> int | None:
-        """Returns how many elements there are; None for an iterable dataset."""
-        return len(self._dataset) if hasattr(self._dataset, "__getitem__") else None
+        """Returns how many elements there are; None for an iterable dataset, which inherits a
+        __getitem__ that raises, and whose length may be wrong."""
+        kinds = {kind.__name__ for kind in type(self._dataset).__mro__}
+        by_place = "IterableDataset" not in kinds and hasattr(self._dataset, "__getitem__")
+        return len(self._dataset) if by_place else None
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None

@@ -60,7 +60,7 @@ class Caching:
 
     @staticmethod
     def copy(ds: Dataset, _deep_copy: bool = False, _as: type | None = None) -> Dataset:
-        """Another dataset of the same plan.
+        """Another dataset of the same plan, with settings of its own.
 
         Args:
             ds: the dataset.
@@ -69,6 +69,7 @@ class Caching:
             The copy.
         """
         made = copy.deepcopy(ds) if _deep_copy else copy.copy(ds)
+        made._context = ds._context.copy()
         if _as is not None:
             made.__class__ = _as
         return made

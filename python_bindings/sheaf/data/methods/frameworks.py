@@ -190,15 +190,19 @@ class Frameworks:
                 as of iter_batches.
             unsqueeze_label_tensor: labels have the shape (rows, 1).
             unsqueeze_feature_tensors: columns of numbers have the shape (rows, 1) before they are
-                put side by side; False: of one column (rows,).
+                put side by side, those of tensors (rows, 1, ...); False: of one column (rows,).
 
         Returns:
             The IterableDataset.
+
+        Raises:
+            TypeError, ValueError: feature_column_dtypes are not as feature_columns.
         """
         try:
             from torch.utils.data import IterableDataset
         except ImportError as error:
             raise MissingPackageError("to_torch", "torch") from error
+        _check_dtypes(feature_columns, feature_column_dtypes)
         make = functools.partial(
             self.iter_batches,
             batch_size=batch_size,
@@ -213,7 +217,7 @@ class Frameworks:
             if label_column is not None:
                 label = _stacked(batch, [label_column], label_column_dtype, unsqueeze_label_tensor)
             chosen = feature_columns
-            if chosen is None:
+            if not chosen:
                 chosen = [name for name in batch if name != label_column]
             return _features(batch, chosen, feature_column_dtypes, unsqueeze_feature_tensors), label
 
@@ -228,13 +232,37 @@ def _of(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else value
 
 
+def _check_dtypes(columns: Any, dtypes: Any) -> None:
+    """Raises when there are dtypes that do not belong to these columns."""
+    if isinstance(dtypes, (dict, list, tuple)):
+        several = bool(columns) and not isinstance(columns, Mapping) and not _is_name(columns[0])
+        wanted: Any = dict if isinstance(columns, Mapping) else (list, tuple) if several else None
+        if wanted is None or not isinstance(dtypes, wanted):
+            raise TypeError(
+                f"to_torch: feature_column_dtypes={dtypes!r} for feature_columns={columns!r}: want "
+                "one torch.dtype, or as many lists or names as there are of columns"
+            )
+        if len(dtypes) != len(columns) or wanted is dict and set(dtypes) != set(columns):
+            raise ValueError(
+                f"to_torch: feature_column_dtypes={dtypes!r} for feature_columns={columns!r}: want "
+                "one for each"
+            )
+    groups = columns.values() if isinstance(columns, Mapping) else columns or []
+    if any(not group for group in groups):
+        raise ValueError(f"to_torch: feature_columns={columns!r}: a list of columns is empty")
+
+
+def _is_name(column: Any) -> bool:
+    return not isinstance(column, (list, tuple))
+
+
 def _features(batch: dict[str, Any], columns: Any, dtypes: Any, unsqueeze: bool) -> Any:
     if isinstance(columns, Mapping):
         return {
             name: _stacked(batch, some, _of(dtypes, name), unsqueeze)
             for name, some in columns.items()
         }
-    if columns and isinstance(columns[0], (list, tuple)):
+    if columns and not _is_name(columns[0]):
         each = dtypes if isinstance(dtypes, (list, tuple)) else [dtypes] * len(columns)
         return [_stacked(batch, some, one, unsqueeze) for some, one in zip(columns, each)]
     return _stacked(batch, columns, dtypes, unsqueeze)
@@ -248,7 +276,7 @@ def _stacked(batch: dict[str, Any], columns: list[str], dtype: Any, unsqueeze: b
 
     check_columns(columns, list(batch), "to_torch")
     made = tensors_of({name: batch[name] for name in columns}, dtype)
-    tensors = [one.unsqueeze(1) if unsqueeze and one.dim() == 1 else one for one in made.values()]
+    tensors = [one.unsqueeze(1) if unsqueeze else one for one in made.values()]
     if len(tensors) == 1:
         return tensors[0]
     if not unsqueeze and all(one.dim() == 1 for one in tensors):

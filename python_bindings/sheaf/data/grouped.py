@@ -179,7 +179,10 @@ class GroupedData:
         )
         udfs = (udf,) if isinstance(udf, ClassUdf) else ()
         count = self._count if self._keys else 1
-        method = MapGroups(count, keys=self._keys, transform=transform, udfs=udfs)
+        frames = ("views" if zero_copy_batch else "copies") if batch_format == "pandas" else ""
+        method = MapGroups(
+            count, keys=self._keys, transform=transform, frames=frames, udfs=udfs
+        )
         node = plan.Exchange((self._dataset._plan,), "MapGroups", method, settled)
         return self._dataset._with(node)
 

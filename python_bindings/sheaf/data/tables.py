@@ -177,7 +177,7 @@ def _of_mapping(batch: Mapping[Any, Any]) -> Any:
 
 def _of_pandas(frame: Any) -> Any:
     names = [str(name) for name in frame.columns]
-    columns = [frame.iloc[:, place] for place in range(len(names))]
+    columns = [column for _, column in frame.items()]
     if not names:
         return empty_rows(len(frame))
     return pa.Table.from_arrays([column_of(n, c) for n, c in zip(names, columns)], names=names)
@@ -250,7 +250,8 @@ def _to_pandas(table: Any, zero_copy: bool) -> Any:
             table = table.set_column(place, field.name, plain)
     special = [isinstance(kind, pa.BaseExtensionType) for kind in table.schema.types]
     if not any(special):
-        frame = table.replace_schema_metadata(None).to_pandas()
+        threads = table.num_rows >= _ROWS_AT_ONCE  # Below that they cost more than they give.
+        frame = table.replace_schema_metadata(None).to_pandas(use_threads=threads)
     else:
         columns = [
             pandas.Series(values_of(column), dtype=object) if extension else column.to_pandas()

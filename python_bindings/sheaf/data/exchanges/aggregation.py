@@ -19,6 +19,7 @@ from sheaf.data.exchanges.exchange import Method
 from sheaf.data.exchanges.partition import Borders
 from sheaf.data.operators import Bundle
 from sheaf.data.schema import check_columns
+from sheaf.data.transforms.framed import framed
 
 _FEW_GROUPS = 10_000  # Fewer go to one reducer.
 
@@ -86,10 +87,12 @@ class MapGroups(Method):
     Attributes:
         keys: columns; none: one group of all rows.
         transform: of map_batches, called with one table per group.
+        frames: whether its function takes DataFrames; "views" that share memory, or "copies".
     """
 
     keys: tuple[str, ...] = ()
     transform: Any = None
+    frames: str = ""
     warns_of_skew: bool = True
     keeps_rows: bool = False
     is_plain: bool = False
@@ -105,7 +108,10 @@ class MapGroups(Method):
 
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         table = blocks.combine(blocks.concat(given))
-        yield from self.transform(groups_of(table, self.keys))
+        groups = groups_of(table, self.keys)
+        yield from self.transform(
+            framed(groups, zero_copy=self.frames == "views") if self.frames else groups
+        )
 
 
 def groups_of(table: Any, keys: Sequence[str]) -> Iterator[Any]:

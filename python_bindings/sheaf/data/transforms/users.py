@@ -14,6 +14,7 @@ import pyarrow as pa
 from sheaf.data import block as blocks
 from sheaf.data.batches import check_batch_size, rebatch
 from sheaf.data.errors import BatchError, DataError, shown
+from sheaf.data.transforms.framed import Framed, Joined
 from sheaf.data.user_code import bound, is_async, operator_name, results, user_error
 
 Transform = Callable[[Iterator[Any]], Iterator[Any]]
@@ -208,6 +209,8 @@ def _map_batches(
     last: list[Any] = [None]  # The latest batch, as a table: errors show its first row.
 
     def made(table: Any) -> Any:
+        if isinstance(table, Framed):
+            return call(table.frame)
         return call(blocks.table_to_batch(table, batch_format, zero_copy))
 
     def remembered() -> Iterator[Any]:
@@ -215,21 +218,27 @@ def _map_batches(
             yield last[0]
 
     def first_row(table: Any) -> Any:
+        table = table.table if isinstance(table, Framed) else table
         return next(blocks.table_to_rows(blocks.slice_rows(table, 0, 1), exact=False), None)
 
+    joined = Joined()
     for result in results(made, remembered(), name, first_row):
-        several = (
-            result
-            if inspect.isgenerator(result) or isinstance(result, (list, Iterator))
-            else (result,)
-        )
         try:
-            for batch in several:
+            if isinstance(last[0], Framed) and not _is_several(result):
+                yield from joined.add(result)
+                continue
+            yield from joined.rest()
+            for batch in result if _is_several(result) else (result,):
                 yield blocks.batch_to_table(batch)
         except GeneratorExit:
             raise
         except Exception as error:  # Of the user's generator, or of what it gave.
             raise user_error(name, error, first_row(last[0])) from error
+    yield from joined.rest()
+
+
+def _is_several(result: Any) -> bool:
+    return inspect.isgenerator(result) or isinstance(result, (list, Iterator))
 
 
 def _parts(tables: Iterator[Any], keep_empty: bool = False) -> Iterator[Any]:

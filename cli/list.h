@@ -16,7 +16,10 @@ struct ListOptions {
   QueryOptions query;
   std::string kind;    // One of ListedKinds.
   uint32_t limit = 0;  // Rows at most; 0: as many as the node gives, 10,000.
-  bool ended = false;  // Calls that have ended, too.
+  // As the page's tables take them (dashboard/tables/table_page.h).
+  std::vector<std::string> filters;  // "KEY=VALUE", "KEY!=VALUE", "KEY~VALUE": all must hold.
+  std::string order;                 // "KEY", or "-KEY": the largest first.
+  std::string ended = "false";       // Calls that have ended, too: "true"; no others: "only".
 };
 
 int RunList(const ListOptions& options);

@@ -58,7 +58,7 @@ class CommandLine {
     AddDashboard();
     AddToken();
     AddStatus();
-    AddList();
+    AddList(app_, list_, run_);
     observe_.AddTo(app_, [this](std::function<int()> run) { run_ = std::move(run); });
     AddWhy();
     AddMemory();
@@ -362,22 +362,6 @@ class CommandLine {
     CLI::App* command = Command("status", "Show nodes, resources, demand and the object store",
                                 [this] { return RunStatus(query_); });
     AddQueryOptions(command, query_);
-  }
-  void AddList() {
-    CLI::App* command = Command("list", "List nodes, actors, tasks, objects, jobs and so on",
-                                [this] { return RunList(list_); });
-    command->add_option("KIND", list_.kind, "What to list")
-        ->required()
-        ->check(CLI::IsMember(ListedKinds()));
-    AddTyped(command, "--limit", list_.limit, "N", "Rows at most (default 10000)");
-    command->add_flag("--ended", list_.ended,
-                      "With tasks: those that have ended, too, the last ones first");
-    AddQueryOptions(command, list_.query);
-    command->footer(
-        "\nFunctions: how many calls of each there are and have ended, and how long they took.\n"
-        "Cluster events: the last ones, the oldest first.\n"
-        "Train runs: those of sheaf.train, the newest first.\n"
-        "Example: sheaf list tasks --ended --limit 20\n");
   }
   void AddWhy() {
     CLI::App* command =

@@ -285,6 +285,7 @@ http::Response JobServer::Logs(const Found& job, const http::Request& request,
         text.Words(absl::StrCat("[sheaf: the first ", piece->offset(), " bytes are left out]\n"));
   if (until > begin) body += text.Next(piece->bytes());
   if (until == begin || log.offset() >= until) return Json(body + text.Last() + kTail);
+  if (auto refusal = follower_.Refusal()) return *std::move(refusal);
   std::shared_ptr<http::Stream> stream = reply.Open({});
   stream->Write(std::move(body));
   follower_.Add(std::move(stream), {.log = std::move(log), .text = std::move(text), .until = until},
@@ -296,6 +297,7 @@ http::Response JobServer::Logs(const Found& job, const http::Request& request,
 http::Handler JobServer::Follow(bool is_counted) {
   return OfJob(kNoLogs, [this, is_counted](const Found& job, const http::Request& request,
                                            const http::Reply& reply) {
+    if (auto refusal = follower_.Refusal()) return *std::move(refusal);
     const uint64_t wanted = NumberOf(request, "offset", 0);
     NodeLog log = LogOf(job.submission);
     log.Seek(wanted);

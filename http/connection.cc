@@ -98,7 +98,9 @@ class HttpConnection final : public Connection,
                    std::weak_ptr<Connection>& sender) {
     if (state_->streams >= limits().streams) {
       queue->Abandon();
-      return Deliver(PlainText(429, "Too many answers that go on are open already."));
+      return Deliver(PlainText(
+          429,
+          "Too many answers that go on are open already: close pages, or logs that are followed."));
     }
     if (head_only_) {
       queue->Abandon();

@@ -8,6 +8,38 @@
 
 namespace sheaf::cli {
 
+void AddList(CLI::App& app, ListOptions& options, std::function<int()>& run) {
+  CLI::App* const command =
+      app.add_subcommand("list", "List nodes, actors, tasks, objects, jobs and so on");
+  command->callback([&options, &run] { run = [&options] { return RunList(options); }; });
+  command->add_option("KIND", options.kind, "What to list")
+      ->required()
+      ->check(CLI::IsMember(ListedKinds()));
+  command
+      ->add_option(
+          "--filter", options.filters,
+          "Rows of which this holds, KEY=VALUE, KEY!=VALUE or KEY~VALUE (contains); may be "
+          "repeated. Keys: those of --json; a wrong one names them")
+      ->type_name("FILTER")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  AddTyped(command, "--order", options.order, "KEY",
+           "Ordered by this key; -KEY: the largest first. Tasks come in an order of their own");
+  AddTyped(command, "--limit", options.limit, "N", "Rows at most (default 10000)");
+  command
+      ->add_flag("--ended{true}", options.ended,
+                 "With tasks: those that have ended, too, the last ones first; --ended=only: no "
+                 "others")
+      ->type_name("");
+  AddQueryOptions(command, options.query);
+  command->footer(
+      "\nFunctions: how many calls of each there are and have ended, and how long they took.\n"
+      "Cluster events: the last ones, the oldest first.\n"
+      "Train runs: those of sheaf.train, the newest first.\n"
+      "Examples: sheaf list tasks --filter state=FAILED --ended=only --limit 20\n"
+      "          sheaf list objects --order=-size_bytes --limit 10\n");
+}
+
 void AddKv(CLI::App& app, KvOptions& options, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("kv", "List, read and delete keys of the cluster's key-value store");

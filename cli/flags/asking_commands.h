@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "cli/kv.h"
+#include "cli/list.h"
 #include "cli/logs/command.h"
 #include "cli/query.h"
 
@@ -15,6 +16,7 @@ class App;
 
 namespace sheaf::cli {
 
+void AddList(CLI::App& app, ListOptions& options, std::function<int()>& run);
 void AddKv(CLI::App& app, KvOptions& options, std::function<int()>& run);
 void AddLogs(CLI::App& app, LogsOptions& options, std::function<int()>& run);
 

@@ -5,12 +5,15 @@
 #include <atomic>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace sheaf::dashboard {
 namespace {
 
 constexpr Nanos kPeriod = 200 * kMillisecond;
 constexpr uint16_t kAllSaid = 1000;
 constexpr uint16_t kCannotGoOn = 1011;
+constexpr size_t kMostViewers = 48;
 
 }  // namespace
 
@@ -69,6 +72,15 @@ LogFollower::~LogFollower() {
   reaper_.Stop();
   const MutexLock lock(mutex_);
   viewers_.clear();
+}
+
+std::optional<http::Response> LogFollower::Refusal() {
+  const MutexLock lock(mutex_);
+  if (viewers_.size() < kMostViewers) return std::nullopt;
+  return http::PlainText(429,
+                         absl::StrCat(viewers_.size(),
+                                      " logs are read or followed here already, as many as may "
+                                      "be at a time: stop following one, or try again."));
 }
 
 void LogFollower::Add(std::shared_ptr<http::Stream> stream, TailedLog log, std::string last) {

@@ -5,6 +5,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/executor.h"
@@ -22,6 +23,9 @@ class LogFollower {
   LogFollower(const LogFollower&) = delete;
   LogFollower& operator=(const LogFollower&) = delete;
 
+  // What to answer instead of another stream; nullopt: there is room. Others who watch the cluster
+  // have to find streams, too, of those that a server has (http/server.h).
+  std::optional<http::Response> Refusal();
   // Until the viewer goes, or the end of the log; `last` is sent behind it.
   void Add(std::shared_ptr<http::Stream> stream, TailedLog log, std::string last = {});
 

@@ -80,6 +80,7 @@ absl::StatusOr<Opened> Open(const Asker& asker, NodeNumber here, const http::Req
 void Follow(LogFollower& follower, Opened opened, bool follows, const http::Reply& reply) {
   TailedLog rest{.log = std::move(opened.log), .text = std::move(opened.text)};
   if (!follows) rest.until = rest.log.offset() + opened.left;
+  if (auto refusal = follower.Refusal()) return reply.Send(*std::move(refusal));
   std::shared_ptr<http::Stream> stream = reply.Open({.content_type = kTextType});
   stream->Write(std::move(opened.begin));
   follower.Add(std::move(stream), std::move(rest));

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/error_kind.h"
@@ -363,6 +364,28 @@ TEST_CASE("one follower's node that does not answer holds up no other") {
   fixture.nodes.Is(2, ErrorKind::kNone);
   fixture.nodes.Log(2, "node.log", "again\n");
   CHECK_FALSE(stuck.Read("again\n").empty());
+}
+
+TEST_CASE("however many logs are followed, there is room for others who watch") {
+  Fixture fixture;
+  fixture.nodes.Log(1, "node.log", "one\n");
+  fixture.nodes.Submission(proto::Submission::RUNNING, 1);
+  const std::string path = "/api/v0/logs/stream?filename=node.log";
+  std::vector<Client> viewers;
+  for (int i = 0; i < 48; ++i) {
+    viewers.push_back(fixture.Follow(path));
+    CHECK(StatusOf(viewers.back().Read("one\n")) == 200);
+  }
+  for (const std::string& other : {path, std::string("/api/sheaf/jobs/job/logs")}) {
+    const std::string refusal = fixture.Ask(other);
+    CHECK(StatusOf(refusal) == 429);
+    CHECK(refusal.find("48 logs are read or followed") != std::string::npos);
+  }
+  // A log that is there is read without one.
+  CHECK(fixture.Read("filename=node.log") == "one\n");
+  viewers.pop_back();
+  CHECK(
+      WaitUntil(20 * kSecond, [&] { return StatusOf(fixture.Follow(path).Read("\r\n")) == 200; }));
 }
 
 TEST_CASE("logs of a job come from the node that it runs on") {

@@ -334,10 +334,11 @@ proto::StateQuery ListQuery(std::string_view kind) {
   return query;
 }
 
-std::string ListJson(std::string_view kind, const proto::StateAnswer& answer) {
+std::string ListJson(std::string_view kind, const Listing& table, const proto::StateAnswer& answer,
+                     bool truncated) {
   return JsonObject()
-      .Add(absl::StrReplaceAll(std::string(kind), {{"-", "_"}}), ListingOf(kind, answer).Json())
-      .Add("truncated", JsonBool(answer.truncated()))
+      .Add(absl::StrReplaceAll(std::string(kind), {{"-", "_"}}), table.Json())
+      .Add("truncated", JsonBool(truncated))
       .Add("late_nodes", NumberList(answer.late_nodes()).json)
       .Done();
 }

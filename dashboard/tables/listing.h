@@ -23,8 +23,13 @@ std::vector<proto::TaskRow> MergedTasks(const proto::StateAnswer& answer);
 // The rows of `kind` in `answer`. A task that both its owner and its worker reported has one row:
 // it runs.
 Listing ListingOf(std::string_view kind, const proto::StateAnswer& answer);
-// The question for one of kListKinds, and the answer to it as `--json` prints it.
+// The question for one of kListKinds.
 proto::StateQuery ListQuery(std::string_view kind);
-std::string ListJson(std::string_view kind, const proto::StateAnswer& answer);
+// `table`, the rows of `answer` that are wanted, as `--json` prints them. `truncated`: there are more.
+std::string ListJson(std::string_view kind, const Listing& table, const proto::StateAnswer& answer,
+                     bool truncated);
+inline std::string ListJson(std::string_view kind, const proto::StateAnswer& answer) {
+  return ListJson(kind, ListingOf(kind, answer), answer, answer.truncated());
+}
 
 }  // namespace sheaf

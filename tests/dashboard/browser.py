@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 import sheaf
 import tour
@@ -84,6 +85,24 @@ def train_one(name, directory, steps):
             progress=False,
         ),
     ).fit()
+
+
+# A program of another job: it calls for a second, and says which job it is.
+ANOTHER_JOB = """
+import sys, time, sheaf
+
+def sum_up(until):
+    while time.monotonic() < until:
+        sum(range(500))
+
+@sheaf.remote
+def spins_elsewhere():
+    sum_up(time.monotonic() + 1)
+
+sheaf.init(address=sys.argv[1], log_to_driver=False)
+sheaf.get(spins_elsewhere.remote())
+print(int(sheaf.get_runtime_context().get_job_id(), 16))
+"""
 
 
 def sheaf_json(*arguments):
@@ -226,12 +245,48 @@ def does(cluster, load):
             if b"dashboard" in words and mark in words:
                 os.kill(int(name), signal.SIGKILL)
 
+    def another_job():
+        done = subprocess.run(
+            [sys.executable, "-c", ANOTHER_JOB, cluster.sessions[0]],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return {"job": int(done.stdout)}
+
+    def submit(submission_id, entrypoint):
+        body = json.dumps({"submission_id": submission_id, "entrypoint": entrypoint}).encode()
+        with urllib.request.urlopen(f"{cluster.url}/api/jobs", body, timeout=60) as answer:
+            return json.load(answer)
+
+    def shell(line):
+        """What a command that the page copies prints."""
+        place = {
+            "PATH": f"{pathlib.Path(_program()).parent}:{os.environ['PATH']}",
+            "SHEAF_ADDRESS": cluster.sessions[0],
+        }
+        done = subprocess.run(
+            ["bash", "-c", line],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, **place},
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        return json.loads(done.stdout)
+
     return {
         "rest": load.rest,
         "go_on": load.go_on,
         "list": lambda kind, *words: sheaf_json(
             "list", kind, "--address", cluster.sessions[0], *words
         ),
+        "status": lambda node: sheaf_json("status", "--address", cluster.sessions[node]),
+        "shell": shell,
+        "submit": submit,
+        "touch": lambda path: pathlib.Path(path).touch(),
+        "another_job": another_job,
         "infeasible": lambda: load.waits[0].task_id().hex(),
         "kill_actor": kill_actor,
         "kill_dashboard": kill_dashboard,
@@ -267,10 +322,30 @@ class Browser:
                     print(line, end="", flush=True)
                     continue
                 what, *words = json.loads(line[1:])
-                print(json.dumps(answers[what](*words)), file=process.stdin, flush=True)
+                try:
+                    answer = answers[what](*words)
+                except Exception as failure:  # noqa: BLE001 - the case that has asked fails.
+                    answer = {"raised": f"{what}: {failure!r}"}
+                print(json.dumps(answer), file=process.stdin, flush=True)
             return process.wait(60)
         finally:
             process.kill()  # Of one whose question has no answer; another has ended.
+
+    def keep_heap(self, found):
+        """Shows how the page's heap has grown; with --record docs/evidence has it, too."""
+        cells = [
+            f"task stream, {found['minutes']:g} minutes",
+            f"{found['bytes'] / 1e6:.1f}",
+            f"{found['bytes_per_minute'] / 1e3:.0f}",
+            f"{found['bound'] / 1e3:.0f}",
+        ]
+        line = f"| {' | '.join(cells)} |"
+        print(line, flush=True)
+        if self.options.record:
+            tool = [sys.executable, HERE.parents[1] / "tools/evidence.py"]
+            subprocess.run(
+                [*tool, "benchmarks_dashboard.md", "heap"], input=line, text=True, check=True
+            )
 
     def use(self):
         """All cases, or those that are wanted."""
@@ -281,10 +356,13 @@ class Browser:
                 load = Load(directory)
                 told = {
                     "url": cluster.url,
+                    "nodes": len(cluster.sessions),
+                    "scratch": directory,
                     "cases": self.options.cases,
                     "minutes": self.options.minutes,
                 }
-                status = self.drive("cases.mjs", told, does(cluster, load))
+                answers = {**does(cluster, load), "heap": self.keep_heap}
+                status = self.drive("cases.mjs", told, answers)
                 load.end()
                 return status
             finally:
@@ -299,9 +377,13 @@ def main() -> int:
     parser.add_argument(
         "cases", nargs="*", help="words of the cases to run, or tour; all of them without"
     )
-    parser.add_argument("--minutes", type=float, default=1, help="how long the heap is watched")
     parser.add_argument(
-        "--record", action="store_true", help="the tour's pictures become those of docs/operate.md"
+        "--minutes", type=float, default=2, help="how long the heap is watched (default 2)"
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="the tour's pictures become those of docs/operate.md, and the heap a row of docs/evidence",
     )
     options = parser.parse_args()
     browser = Browser(options)

@@ -3,11 +3,12 @@
 import assert from "node:assert/strict";
 import http from "node:http";
 import { ask, browser, kNarrow, kWide, open, picture, settled, told, tooWide, until, violations } from "./chromium.mjs";
+import { cases, test } from "./suite.mjs";
+import "./profile_cases.mjs";
+import "./table_cases.mjs";
+import "./trouble_cases.mjs";
 
 const kPages = ["", "tasks", "stream", "functions", "actors", "nodes", "jobs", "train", "logs", "objects", "groups", "metrics"];
-
-const cases = [];
-const test = (name, run) => cases.push([name, run]);
 
 for (const path of kPages) {
   test(`page ${path || "overview"}: shows the cluster, for everybody, wide and narrow, light and dark`, async () => {
@@ -24,31 +25,6 @@ for (const path of kPages) {
     }
   });
 }
-
-test("numbers on the screen are those of the command line", async () => {
-  await ask("rest");
-  try {
-    const { functions } = await ask("list", "functions");
-    const { actors } = await ask("list", "actors");
-    const { nodes } = await ask("list", "nodes");
-    const page = await open("functions");
-    await settled(page);
-    for (const one of functions.filter((row) => row.name === "prepare" || row.name === "breaks")) {
-      await page.goto(`${told.url}/functions/${one.name}`);
-      const shown = async (title) => (await page.locator(".facts div", { has: page.locator("dt", { hasText: new RegExp(`^${title}$`) }) }).locator("dd").innerText()).replaceAll(",", "");
-      await until(`${one.name} has the figures of sheaf list`, async () =>
-        Number(await shown("Finished")) === one.finished && Number(await shown("Failed")) === one.failed && Number(await shown("Running")) === one.running);
-    }
-    for (const [path, rows] of [["actors", actors], ["nodes", nodes]]) {
-      await page.goto(`${told.url}/${path}`);
-      await until(`as many ${path} as sheaf list has`, async () => (await page.locator("tbody tr").count()) === rows.length);
-    }
-    assert.deepEqual(page.wrong, []);
-    await page.context().close();
-  } finally {
-    await ask("go_on");
-  }
-});
 
 test("why a call waits that no node can run is read from the page", async () => {
   const task = await ask("infeasible");
@@ -103,6 +79,8 @@ test("a killed worker's death is seen within two seconds", async () => {
   await settled(page);
   const deaths = page.locator(".events li", { hasText: "Counter" });
   const before = await deaths.count();
+  const stream = await open("stream");
+  await stream.getByRole("img", { name: /^Task stream of \d+ threads/ }).waitFor();
   await ask("kill_actor");
   const began = Date.now();
   await until("the death is among the events", async () => (await deaths.count()) > before);
@@ -114,6 +92,12 @@ test("a killed worker's death is seen within two seconds", async () => {
   assert.match(await dead.locator("td").last().innerText(), /^its process .*signal 9/);
   await picture(page, "death");
   await page.context().close();
+  await stream.getByRole("img", { name: /, deaths and failures: \d/ }).waitFor();
+  await picture(stream, "stream-mark");
+  await stream.emulateMedia({ colorScheme: "dark" });
+  await picture(stream, "stream-mark-dark");
+  assert.deepEqual(stream.wrong, []);
+  await stream.context().close();
 });
 
 test("a training run is followed to its ranks, and says why its group was formed anew", async () => {
@@ -224,21 +208,6 @@ test("the keyboard alone leads everywhere", async () => {
   await page.context().close();
 });
 
-test("tables come as JSON and as a command line", async () => {
-  const page = await open("actors?filter=state%3DALIVE&order=name");
-  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
-  await settled(page);
-  const copied = async (name) => {
-    await page.getByRole("button", { name, exact: true }).click();
-    return page.evaluate(() => navigator.clipboard.readText());
-  };
-  const rows = JSON.parse(await copied("JSON"));
-  assert.ok(rows.length > 0 && rows.every((row) => row.state === "ALIVE"));
-  assert.match(await copied("CLI"), /^sheaf list actors --json \| jq '/);
-  assert.equal(await copied("Link"), page.url());
-  await page.context().close();
-});
-
 /** A page of another port: it can send what any page can. */
 async function foreign(run) {
   const server = http.createServer((_request, response) => response.end("<title>elsewhere</title>"));
@@ -329,25 +298,6 @@ test("from elsewhere one logs in with the token, and may only look", async () =>
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("alert").getByText("Pages can only look here").waitFor();
   assert.deepEqual(page.wrong.filter((one) => !/status of 40[13]/.test(one)), []);
-  await page.context().close();
-});
-
-test("the heap stays as it is", async () => {
-  const page = await open("stream");
-  await settled(page);
-  const client = await page.context().newCDPSession(page);
-  await client.send("HeapProfiler.enable");
-  const heap = async () => {
-    await client.send("HeapProfiler.collectGarbage");
-    return (await client.send("Runtime.getHeapUsage")).usedSize;
-  };
-  // The page keeps two minutes of bars: the first part of the time fills that.
-  await page.waitForTimeout(told.minutes * 30_000);
-  const middle = await heap();
-  await page.waitForTimeout(told.minutes * 30_000);
-  const end = await heap();
-  assert.ok(end < middle * 1.5 + 4e6, `${middle} bytes, then ${end}`);
-  assert.deepEqual(page.wrong, []);
   await page.context().close();
 });
 

@@ -18,7 +18,9 @@ export const kNarrow = { width: 390, height: 844 };
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 export async function ask(...words) {
   console.log(`?${JSON.stringify(words)}`);
-  return JSON.parse((await answers.next()).value);
+  const answer = JSON.parse((await answers.next()).value);
+  if (answer?.raised !== undefined) throw new Error(answer.raised);
+  return answer;
 }
 
 export async function until(what, holds) {

@@ -14,9 +14,8 @@ async function load(...names) {
   return import(`data:text/javascript;base64,${Buffer.from(made.outputFiles[0].contents).toString("base64")}`);
 }
 
-const { note, now, decode, Lanes, pieces, treeOf, callersOf, hottest, bytes, brief, duration, span, visit } = await load(
-  "bars", "ansi", "profile", "format", "clock",
-);
+const { note, now, decode, Lanes, Marks, pieces, treeOf, callersOf, hottest, bytes, brief, duration, span, visit, follow, wantsToken, History, commandLine } =
+  await load("bars", "marks", "ansi", "profile", "format", "clock", "api", "live", "shell");
 
 function lane(records, more = {}) {
   const raw = Buffer.alloc(12 * records.length);
@@ -58,6 +57,68 @@ test("a lane keeps two minutes, stays in its place, and goes when nothing is hea
   assert.ok(lanes.ordered(1)[0].bars.length <= 6000);
 });
 
+/** A node that has done `finished` calls, and has so much on disk. */
+function nodeWith(finished, spilled_bytes = 0, node = 1) {
+  return { node, finished, failed: 0, cancelled: 0, waiting: 0, lanes_left_out: 0, store: { spilled_bytes } };
+}
+
+function digestAt(unix_ms, nodes, more = {}) {
+  return { unix_ms, period_ms: 250, nodes, late: [], functions: [], names: [], events: [], lanes: [], ...more };
+}
+
+test("a clock of the server that is set back stops neither the rates nor what is drawn", () => {
+  const history = new History();
+  for (const [second, finished] of [[0, 0], [1, 100], [2, 200]]) history.add(digestAt(3_600_000 + second * 1000, [nodeWith(finished)]));
+  assert.deepEqual(history.finished, [100, 100]);
+  for (const [second, finished] of [[0, 300], [1, 400], [2, 450]]) history.add(digestAt(second * 1000, [nodeWith(finished)]));
+  // The chart takes times that grow: what would lie in the future is gone.
+  assert.deepEqual(history.time, [1, 2]);
+  assert.deepEqual(history.finished, [100, 50]);
+  const lanes = new Lanes();
+  lanes.add(digestAt(3_600_000, [nodeWith(0)], { lanes: [lane([], { process: "1.9" })] }));
+  const { changed } = lanes.add(digestAt(1000, [nodeWith(0)], { lanes: [lane([], { process: "1.10" })] }));
+  assert.equal(changed, true);
+  assert.deepEqual(lanes.ordered(10).map((one) => one.process), ["1.10"]);
+});
+
+test("deaths and what goes to disk are marks over the lanes of their node", () => {
+  const node_id = (2).toString(16).padStart(56, "0");
+  const event = (event_id, kind, message) => ({ event_id, kind, message, node_id, time_ms: 1500, severity: "ERROR", job_id: null, id: null });
+  const death = event("1", "ACTOR_DIED", "actor Counter (pid 7) died");
+  const marks = new Marks();
+  // What was on disk before the page was opened is no news.
+  assert.equal(marks.add(digestAt(1000, [nodeWith(0, 4096, 1)])), false);
+  assert.equal(marks.add(digestAt(2000, [nodeWith(0, 4096 + 1024, 1)], { events: [death, event("2", "JOB_STATE", "job 3 has ended")] })), true);
+  assert.equal(marks.add(digestAt(2250, [nodeWith(0, 4096 + 2048, 1)], { events: [death] })), true); // Told again, it is one.
+  assert.equal(marks.add(digestAt(2500, [nodeWith(0, 0, 1)])), false); // Freed.
+  assert.deepEqual(marks.all, [
+    { time: 1500, node: 2, tone: "bad", words: "actor Counter (pid 7) died" },
+    { time: 2000, node: 1, tone: "warn", words: "2.0 KiB went to disk" },
+  ]);
+  assert.equal(marks.add(digestAt(130_000, [nodeWith(0, 0, 1)])), true);
+  assert.deepEqual(marks.all, []); // As old as bars get.
+});
+
+test("a log that wants a login leads to it", async () => {
+  const before = globalThis.fetch;
+  globalThis.fetch = async () => new Response("Who are you?", { status: 401 });
+  try {
+    await assert.rejects(follow("/api/sheaf/jobs/x/logs", () => undefined, new AbortController().signal), /Who are you/);
+  } finally {
+    globalThis.fetch = before;
+  }
+  assert.equal(wantsToken.value, true);
+});
+
+test("a command line is for the shell whatever the address says", () => {
+  assert.equal(
+    commandLine("train_runs", "", ["name~it's $(x)", "state!=ERROR"], "-steps", 50),
+    "sheaf list train-runs --filter 'name~it'\\''s $(x)' --filter 'state!=ERROR' --order=-steps --limit 50",
+  );
+  assert.equal(commandLine("tasks", "--ended=only", ["name=f"], "", 100), "sheaf list tasks --ended=only --filter name=f --limit 100");
+  assert.equal(commandLine("actors", "", [], "x; rm -r /", 50), "sheaf list actors --order='x; rm -r /' --limit 50");
+});
+
 test("colours of terminals are kept, and all else that steers them is dropped", () => {
   assert.deepEqual(pieces("\x1b[1;31mred\x1b[0m \x1b[38;5;200mplain\x1b[2K\x1b]0;title\x07!\x00"), [
     { text: "red", classes: "ansi-1 ansi-bold" },
@@ -88,6 +149,8 @@ test("times are told by the cluster's clock, however wrong the browser's is", ()
   note(Date.now() - 3_600_000);
   note(Date.now() - 3_600_000 - 50);
   assert.ok(off(3_600_000) < 20, `${off(3_600_000)}`);
+  note(Date.now() - 7_200_000); // It was set back by an hour.
+  assert.ok(off(7_200_000) < 20, `${off(7_200_000)}`);
 });
 
 test("figures are written as the command line writes them", () => {

@@ -165,6 +165,68 @@ def test_the_page_is_there_and_its_tables_are_those_of_the_command_line(head, dr
     assert [row["class_name"] for row in json.loads(text)["rows"]] == ["Speaker"]
 
 
+@pytest.mark.parametrize("kind", ["tasks", "objects", "actors", "workers"])
+def test_the_command_line_chooses_and_orders_rows_as_the_page_does(head, driver, kind):
+    """The same words give the same rows, and a limit is for the rows that fit."""
+
+    @sheaf.remote(num_cpus=0)
+    def listed(i):
+        return i
+
+    speakers = [Speaker.options(name=f"Listed{i}").remote() for i in range(3)]
+    sheaf.get([speaker.say.remote("hello") for speaker in speakers])
+    sheaf.get([listed.remote(i) for i in range(20)])
+    waiting = [listed.options(num_gpus=9, name="waits").remote(i) for i in range(3)]
+    kept = [sheaf.put(b"x" * size) for size in (300_000, 100_000, 200_000)]
+    words = {
+        "tasks": (["filter=name=listed"], "only", "", 7),
+        "objects": (["filter=where=store", "filter=size_bytes!=null"], "", "-size_bytes", 2),
+        "actors": (["filter=name~LISTED", "filter=state!=DEAD"], "", "-name", 2),
+        "workers": (["filter=running~Speaker"], "", "os_pid", 1),
+    }
+    filters, ended, order, limit = words[kind]
+    query = [("limit", limit), *(word.split("=", 1) for word in filters)]
+    line = [f"--limit={limit}"]
+    for _, value in query[1:]:
+        line += ["--filter", value]
+    if order:
+        query.append(("order", order))
+        line.append(f"--order={order}")
+    if ended:
+        query.append(("ended", ended))
+        line.append(f"--ended={ended}")
+
+    def rows_of_both():
+        status, text = head.ask(f"/api/sheaf/{kind}?{urllib.parse.urlencode(query)}")
+        assert status == 200, text
+        said = sheaf_command("list", kind, *line, "--json", "--address", head.session)
+        assert json.loads(said)["truncated"] == (json.loads(text)["next"] is not None)
+        return json.loads(text)["rows"], json.loads(said)[kind]
+
+    wait_until(lambda: len(rows_of_both()[0]) == limit, "the page has not all of these rows")
+    page, listing = rows_of_both()
+    assert listing == page
+    del waiting, kept
+
+
+def test_a_command_line_that_names_no_key_says_which_there_are(head):
+    def refused(*words):
+        done = subprocess.run(
+            [_program(), "list", *words, "--address", head.session],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 2, done
+        return done.stderr
+
+    assert "there are actor_id, class_name" in refused("actors", "--filter", "color=red")
+    assert "want KEY=VALUE" in refused("actors", "--filter", "name")
+    assert "want true, false or only" in refused("tasks", "--ended=perhaps")
+    assert "take no order" in refused("tasks", "--order", "name")
+    assert "want one of" in refused("tasks", "--filter", "state=DONE")
+
+
 @pytest.mark.parametrize("asked", RAY_ASKS)
 def test_what_ray_asks_is_answered_with_its_columns(head, driver, asked):
     group = sheaf.util.placement_group([{"CPU": 0.1}], name="group")

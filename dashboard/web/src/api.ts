@@ -27,8 +27,20 @@ async function send(path: string, init: RequestInit, stop?: AbortSignal): Promis
     throw new Refusal(0, late.aborted ? "No answer within 30 s." : "The dashboard cannot be reached.");
   }
   if (response.ok) return response;
+  throw await refused(response);
+}
+
+async function refused(response: Response): Promise<Refusal> {
   if (response.status === 401) wantsToken.value = true;
-  throw new Refusal(response.status, sentence(await response.text()) || `HTTP ${response.status}`);
+  return new Refusal(response.status, await whyRefused(response));
+}
+
+const kLongestSentence = 500; // A proxy may answer with a page of its own.
+
+/** What an answer that is no success gives as its reason. */
+export async function whyRefused(response: Response): Promise<string> {
+  const words = sentence(await response.text());
+  return words && words.length <= kLongestSentence && !words.startsWith("<") ? words : `HTTP ${response.status}`;
 }
 
 /** Some routes give their reason as JSON. */
@@ -60,7 +72,7 @@ export async function post<T>(path: string, body?: unknown, headers: Record<stri
 /** Text that goes on: `take` gets each piece, until the end or `stop`. */
 export async function follow(path: string, take: (text: string) => void, stop: AbortSignal): Promise<void> {
   const response = await fetch(path, { signal: stop });
-  if (!response.ok) throw new Refusal(response.status, sentence(await response.text()));
+  if (!response.ok) throw await refused(response);
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {
     const { done, value } = await reader.read();

@@ -58,11 +58,15 @@ export interface Lane {
 export class Lanes {
   readonly all = new Map<string, Lane>();
   leftOut = 0;
+  private newest = 0;
 
   /** Takes a digest and gives what is new in it, lane by lane. Says whether there are other lanes. */
   add(next: Digest): { fresh: [Lane, Bar[]][]; changed: boolean } {
     const fresh: [Lane, Bar[]][] = [];
-    let changed = false;
+    // The clock was set back: what is there would lie in the future, and never grow old.
+    let changed = next.unix_ms < this.newest && this.all.size > 0;
+    if (changed) this.all.clear();
+    this.newest = next.unix_ms;
     this.leftOut = next.nodes.reduce((sum, node) => sum + node.lanes_left_out, 0);
     for (const said of next.lanes) {
       const key = `${said.node}/${said.process}/${said.thread}`;

@@ -4,6 +4,7 @@
 import type { Bar, Lane } from "./bars";
 import { Kind } from "./bars";
 import { colorOf, css } from "./colors";
+import type { Mark } from "./marks";
 
 const kMostPerFrame = 4000;
 const kAheadMs = 3000; // What the picture has room for beyond its right edge, for bars that come before they are seen.
@@ -19,7 +20,7 @@ export class LaneCanvas {
   private width = 0;
   private scale = 1;
   private queue: [number, Bar][] = [];
-  private colors = { back: "", line: "", bad: "", gone: "", text: "" };
+  private colors = { back: "", line: "", bad: "", gone: "", warn: "" };
 
   constructor(private readonly canvas: HTMLCanvasElement) {}
 
@@ -40,7 +41,7 @@ export class LaneCanvas {
     this.canvas.height = Math.round(height * this.scale);
     this.picture.width = Math.round((this.width + kAheadMs / this.msPerPixel) * this.scale);
     this.picture.height = this.canvas.height;
-    this.colors = { back: css("--panel"), line: css("--hair"), bad: css("--bad"), gone: css("--dim"), text: css("--text") };
+    this.colors = { back: css("--panel"), line: css("--hair"), bad: css("--bad"), gone: css("--dim"), warn: css("--warn-fill") };
     this.left = right - this.spanMs;
     this.clear(0, this.picture.width);
     this.queue = [];
@@ -58,8 +59,8 @@ export class LaneCanvas {
     }
   }
 
-  /** Shows the time until `right`; `now`: what still runs is drawn until then. */
-  frame(right: number, now: number): void {
+  /** Shows the time until `right`; `now`: what still runs is drawn until then. `marks`: over the lanes of their nodes. */
+  frame(right: number, now: number, marks: Mark[]): void {
     const wanted = right - this.spanMs;
     const aside = ((wanted - this.left) / this.msPerPixel) * this.scale;
     if (aside >= (kAheadMs / this.msPerPixel / 2) * this.scale) this.scroll(wanted);
@@ -70,10 +71,17 @@ export class LaneCanvas {
     screen.fillRect(0, 0, this.canvas.width, this.canvas.height);
     screen.drawImage(this.picture, -offset, 0);
     this.running(screen, wanted, now);
+    for (const mark of marks) this.mark(screen, wanted, mark);
   }
 
   laneAt(y: number): Lane | undefined {
     return this.lanes[Math.floor(y / this.rowHeight)];
+  }
+
+  /** A node without a lane has the whole height. */
+  rowsOf(node: number): [number, number] {
+    const first = this.lanes.findIndex((lane) => lane.node === node);
+    return first < 0 ? [0, this.lanes.length] : [first, this.lanes.findLastIndex((lane) => lane.node === node) + 1];
   }
 
   private pictureMs(): number {
@@ -121,5 +129,24 @@ export class LaneCanvas {
       }
     }
     screen.globalAlpha = 1;
+  }
+
+  /** A line from the top of its node's lanes to their end, below a wedge that points at its time. */
+  private mark(screen: CanvasRenderingContext2D, left: number, mark: Mark): void {
+    const x = Math.round(((mark.time - left) / this.msPerPixel) * this.scale);
+    if (x < 0 || x > this.canvas.width) return;
+    const [first, end] = this.rowsOf(mark.node);
+    const top = first * this.rowHeight * this.scale;
+    const height = (end - first) * this.rowHeight * this.scale;
+    const thin = 1.5 * this.scale;
+    screen.fillStyle = this.colors.back;
+    screen.fillRect(x - 1.5 * thin, top, 3 * thin, height);
+    screen.fillStyle = mark.tone === "bad" ? this.colors.bad : this.colors.warn;
+    screen.fillRect(x - thin / 2, top, thin, height);
+    screen.beginPath();
+    screen.moveTo(x - 4 * this.scale, top);
+    screen.lineTo(x + 4 * this.scale, top);
+    screen.lineTo(x, top + 6 * this.scale);
+    screen.fill();
   }
 }

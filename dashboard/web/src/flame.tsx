@@ -2,15 +2,19 @@
 // A flame graph of the profile that is always taken.
 import { type Signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { getJson } from "./api";
+import { type DriverRow, getJson, type Rows } from "./api";
+import { now } from "./clock";
 import { colorOf, css, dark } from "./colors";
-import { brief, duration, percent } from "./format";
+import { brief, clock, duration, percent, span } from "./format";
 import { digest } from "./live";
 import { Card, Choice, Empty, Problem, useLoaded } from "./parts";
 import { callersOf, type Frame, hottest, type ProfileRow, treeOf } from "./profile";
+import { go, query, withQuery } from "./router";
 
 const kRow = 19;
 const kNarrowest = 0.6; // Pixels; what is narrower is not drawn.
+const kKept = 3600; // Seconds of which there is a profile.
+const kStep = 30; // Seconds.
 const kWindows = [
   ["60", "1 min"],
   ["600", "10 min"],
@@ -21,22 +25,35 @@ const kWays = [
   ["callers", "By own time"],
 ] as const;
 
+/** What the address says of the profile: of which node and job, how long a time, and until when (Unix, s); null: now. */
+function useWanted() {
+  const of = (name: string) => query.value.get(`profile.${name}`) ?? "";
+  const to = Number(of("to"));
+  const long = kWindows.find(([seconds]) => seconds === of("for"))?.[0] ?? "600";
+  return { node: of("node"), job: of("job"), long, to: to > 0 ? to : null };
+}
+
+function want(changes: { node?: string; job?: string; for?: string; to?: string | null }): void {
+  const named = Object.entries(changes).map(([name, value]) => [`profile.${name}`, value || null]);
+  go(withQuery(Object.fromEntries(named) as Record<string, string | null>), { replaces: true });
+}
+
 export function FlameCard(props: { fn: string }) {
-  const ago = useSignal<"60" | "600" | "3600">("600");
   const way = useSignal<"callees" | "callers">("callees");
   const find = useSignal("");
-  const node = useSignal("");
-  const nodes = digest.value?.nodes ?? [];
-  const parameters = new URLSearchParams({ from: `-${ago.value}` });
+  const { node, job, long, to } = useWanted();
+  const parameters = new URLSearchParams({ from: to === null ? `-${long}` : String(to - Number(long)) });
+  if (to !== null) parameters.set("to", String(to));
   if (props.fn) parameters.set("function", props.fn);
-  if (node.value) parameters.set("node", node.value);
+  if (node) parameters.set("node", node);
+  if (job) parameters.set("job", job);
   const { value, error } = useLoaded(
     async (stop) => {
       const answer = await getJson<{ functions: ProfileRow[]; truncated: boolean }>(`/api/sheaf/profile?${parameters}`, stop);
       return { tree: treeOf(answer.functions), truncated: answer.truncated };
     },
     [parameters.toString()],
-    5000,
+    to === null ? 5000 : 0, // What is past stays as it is.
   );
   const tree = useComputed(() => {
     const made = value.value?.tree ?? null;
@@ -55,21 +72,16 @@ export function FlameCard(props: { fn: string }) {
             value={find.value}
             onInput={(event) => (find.value = event.currentTarget.value)}
           />
-          {nodes.length > 1 && (
-            <select aria-label="Of which nodes" value={node.value} onChange={(event) => (node.value = event.currentTarget.value)}>
-              <option value="">all nodes</option>
-              {nodes.map((one) => (
-                <option value={String(one.node)}>node {one.node}</option>
-              ))}
-            </select>
-          )}
+          <Whose node={node} job={job} />
           <Choice label="Which way up" value={way.value} options={kWays} onChange={(next) => (way.value = next)} />
-          <Choice label="How far back" value={ago.value} options={kWindows} onChange={(next) => (ago.value = next)} />
         </span>
       }
     >
+      <Window long={long} to={to} />
       {error.value !== null && <Problem of={error.value} />}
-      {value.value !== null && !has && <Empty>No samples: Python calls are looked at 50 times a second while they run.</Empty>}
+      {value.value !== null && !has && (
+        <Empty>No samples{to === null ? "" : " of that time"}: Python calls are looked at 50 times a second while they run.</Empty>
+      )}
       {has && (
         <>
           <Flame tree={tree} find={find} />
@@ -88,6 +100,79 @@ export function FlameCard(props: { fn: string }) {
         </>
       )}
     </Card>
+  );
+}
+
+/** Of which nodes and jobs, where there are several. */
+function Whose(props: { node: string; job: string }) {
+  const nodes = (digest.value?.nodes ?? []).map((one) => one.node);
+  const { value } = useLoaded((stop) => getJson<Rows<DriverRow>>("/api/sheaf/jobs?order=-job", stop), [], 10_000);
+  const jobs = value.value?.rows ?? [];
+  return (
+    <>
+      {(nodes.length > 1 || props.node) && (
+        <select aria-label="Of which nodes" value={props.node} onChange={(event) => want({ node: event.currentTarget.value })}>
+          <option value="">all nodes</option>
+          {withChosen(nodes, props.node).map((node) => (
+            <option value={String(node)}>node {node}</option>
+          ))}
+        </select>
+      )}
+      {(jobs.length > 1 || props.job) && (
+        <select aria-label="Of which jobs" value={props.job} onChange={(event) => want({ job: event.currentTarget.value })}>
+          <option value="">all jobs</option>
+          {withChosen(jobs.map((one) => one.job), props.job).map((job) => (
+            <option value={String(job)} title={jobs.find((one) => one.job === job)?.entrypoint}>
+              job {job}
+            </option>
+          ))}
+        </select>
+      )}
+    </>
+  );
+}
+
+/** A link may name what is not among those that are known. */
+function withChosen(known: number[], chosen: string): number[] {
+  return chosen === "" || known.includes(Number(chosen)) ? known : [...known, Number(chosen)];
+}
+
+/** Which part of the hour that nodes keep. */
+function Window(props: { long: (typeof kWindows)[number][0]; to: number | null }) {
+  const { long, to } = props;
+  const dragged = useSignal<number | null>(null); // Seconds before now, while it is not chosen yet.
+  const ago = dragged.value ?? (to === null ? 0 : Math.max(0, now() / 1000 - to));
+  const end = dragged.value === null && to !== null ? to * 1000 : now() - ago * 1000;
+  const isNow = to === null && !dragged.value;
+  const place = (secondsAgo: number) => `${Math.max(0, 100 * (1 - secondsAgo / kKept))}%`;
+  const choose = (seconds: number) => {
+    dragged.value = null;
+    want({ to: seconds < kStep ? null : String(Math.round(now() / 1000 - seconds)) });
+  };
+  return (
+    <div class="bar window">
+      <Choice label="How long a time" value={long} options={kWindows} onChange={(next) => want({ for: next })} />
+      <label class="bar grows">
+        until
+        <input
+          type="range"
+          class="grows"
+          style={{ "--begin": place(ago + Number(long)), "--end": place(ago) }}
+          aria-label="Until when"
+          aria-valuetext={isNow ? "now" : `${span(ago)} ago`}
+          min={-kKept}
+          max={0}
+          step={kStep}
+          value={-ago}
+          onInput={(event) => (dragged.value = -Number(event.currentTarget.value))}
+          onChange={(event) => choose(-Number(event.currentTarget.value))}
+        />
+      </label>
+      <span class="dim">
+        {clock(end - Number(long) * 1000)} – {isNow ? "now" : clock(end)}
+      </span>
+      <button type="button" disabled={isNow} onClick={() => choose(0)}>Now</button>
+    </div>
   );
 }
 
@@ -214,18 +299,18 @@ function Flame(props: { tree: Signal<Frame | null>; find: Signal<string> }) {
     at.value = null;
   };
   const keys = (event: KeyboardEvent) => {
-    const now = at.value ?? zoom.value;
-    if (now === null) return;
-    const around = now.parent?.children ?? [];
-    const place = around.indexOf(now);
+    const here = at.value ?? zoom.value;
+    if (here === null) return;
+    const around = here.parent?.children ?? [];
+    const place = around.indexOf(here);
     const next: Record<string, Frame | null | undefined> = {
-      ArrowDown: now.children[0],
-      ArrowUp: now.parent,
+      ArrowDown: here.children[0],
+      ArrowUp: here.parent,
       ArrowLeft: around[place - 1],
       ArrowRight: around[place + 1],
     };
-    if (event.key in next) at.value = next[event.key] ?? now;
-    else if (event.key === "Enter" || event.key === "+") zoomTo(now);
+    if (event.key in next) at.value = next[event.key] ?? here;
+    else if (event.key === "Enter" || event.key === "+") zoomTo(here);
     else if (event.key === "Escape" || event.key === "-") zoomTo(zoom.value?.parent ?? null);
     else return;
     event.preventDefault();

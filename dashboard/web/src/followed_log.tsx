@@ -1,14 +1,17 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // A log that is watched as it grows.
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { follow, Refusal } from "./api";
+import { useEffect, useRef } from "preact/hooks";
+import { follow, getText, Refusal } from "./api";
 import { Card, Copy, Empty, Problem } from "./parts";
 import { TextView } from "./text_view";
 
 const kMostCharacters = 1 << 20; // Of a log that is shown; the beginning goes first.
 const kFirstPauseMs = 500;
 const kLongestPauseMs = 15_000;
+const kSilentMs = 15_000; // Then the end of the log is asked for: a connection may be dead that nobody has closed.
+const kSilentEndMs = 5000; // What writes the log has ended, so that the stream has to.
+const kOnItsWayMs = 3000; // What the log has just got comes by then.
 
 /** The server does not want us; all else may be better the next time. */
 function isFinal(error: unknown): boolean {
@@ -23,12 +26,40 @@ function rest(ms: number, stop: AbortSignal): Promise<void> {
   });
 }
 
-/** A log from its beginning, and what comes, until it ends. After a broken connection it is read anew. */
-export function FollowedLog(props: { path: string; title?: string }) {
+/**
+ * Returns when nothing has come for so long that the stream must be dead: its log has more, cannot be
+ * asked for, or ought to have ended.
+ */
+async function untilDead(log: { shown: () => string; heardAt: () => number; over: () => boolean; lastLine: string }, stop: AbortSignal) {
+  const silence = () => performance.now() - log.heardAt();
+  for (let askAt = kSilentMs; !stop.aborted; ) {
+    await rest(1000, stop);
+    if (log.over() && silence() > kSilentEndMs) return;
+    if (silence() < kSilentMs) askAt = kSilentMs;
+    if (silence() < askAt || stop.aborted) continue;
+    askAt = silence() + kSilentMs;
+    try {
+      const last = await getText(log.lastLine, stop);
+      if (log.shown().endsWith(last.trimEnd())) continue;
+    } catch (error) {
+      if (error instanceof Refusal && error.status > 0) continue; // It answers; there is no such file yet.
+    }
+    await rest(kOnItsWayMs, stop);
+    if (silence() > kSilentMs) return;
+  }
+}
+
+/**
+ * A log from its beginning, and what comes, until it ends. After a broken connection it is read anew.
+ * `lastLine`: where its last line is to be had. `over`: what writes it has ended.
+ */
+export function FollowedLog(props: { path: string; lastLine: string; over?: boolean; title?: string }) {
   const text = useSignal("");
   const state = useSignal<"follows" | "ended" | "lost" | "refused">("follows");
   const wrong = useSignal<unknown>(null);
   const find = useSignal("");
+  const over = useRef(false);
+  over.current = props.over ?? false;
   useEffect(() => {
     const stop = new AbortController();
     text.value = "";
@@ -37,8 +68,10 @@ export function FollowedLog(props: { path: string; title?: string }) {
     let waiting = "";
     let timer = 0;
     let anew = false; // What is shown was of the connection before.
+    let heardAt = 0;
     // However fast it comes, it is laid out ten times a second.
     const take = (piece: string) => {
+      heardAt = performance.now();
       waiting += piece;
       if (timer === 0) timer = window.setTimeout(flush, 100);
     };
@@ -49,11 +82,22 @@ export function FollowedLog(props: { path: string; title?: string }) {
       text.value = all.length > kMostCharacters ? all.slice(all.indexOf("\n", all.length - kMostCharacters) + 1) : all;
       waiting = "";
       state.value = "follows";
+      wrong.value = null;
     };
     const run = async () => {
       for (let pauseMs = kFirstPauseMs; !stop.signal.aborted; ) {
+        const dead = new AbortController();
+        heardAt = performance.now();
+        const watched = {
+          shown: () => text.value.trimEnd(),
+          heardAt: () => heardAt,
+          over: () => over.current,
+          lastLine: props.lastLine,
+        };
+        const either = AbortSignal.any([stop.signal, dead.signal]);
+        void untilDead(watched, either).then(() => dead.abort());
         try {
-          await follow(props.path, (piece) => ((pauseMs = kFirstPauseMs), take(piece)), stop.signal);
+          await follow(props.path, (piece) => ((pauseMs = kFirstPauseMs), take(piece)), either);
           clearTimeout(timer);
           flush();
           state.value = "ended";
@@ -65,8 +109,10 @@ export function FollowedLog(props: { path: string; title?: string }) {
           waiting = "";
           anew = true;
           state.value = isFinal(error) ? "refused" : "lost";
-          wrong.value = isFinal(error) ? error : null;
+          wrong.value = error instanceof Refusal && error.status > 0 ? error : null;
           if (isFinal(error)) return;
+        } finally {
+          dead.abort();
         }
         await rest(pauseMs, stop.signal);
         pauseMs = Math.min(kLongestPauseMs, 2 * pauseMs);

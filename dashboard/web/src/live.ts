@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The one event stream of the page: what the cluster does now, some times a second.
 import { computed, signal } from "@preact/signals";
-import { type EventRow, pageVersion, wantsToken } from "./api";
+import { type EventRow, pageVersion, wantsToken, whyRefused } from "./api";
 import { note } from "./clock";
 
 export interface DigestNode {
@@ -64,13 +64,15 @@ export type Connection = "connecting" | "live" | "stale" | "absent";
 
 export const digest = signal<Digest | null>(null);
 export const connection = signal<Connection>("connecting");
-/** When the last digest came. */
+/** When the last digest came, by performance.now(), which no one sets. */
 export const heardAt = signal(0);
 /** How often the stream has been opened: each begins with the last minute. */
 export const streams = signal(0);
 export const events = signal<EventRow[]>([]);
 /** Why the dashboard itself hears nothing of the cluster; empty: it does. */
 export const trouble = signal("");
+/** Why the dashboard lets this page have no stream, in its words; empty: it does, or nobody knows. */
+export const refusal = signal("");
 /** Digests that this page was too slow for. */
 export const skipped = signal(0);
 
@@ -90,6 +92,7 @@ export class History {
   private before: { ms: number; totals: Map<number, DigestNode> } | null = null;
 
   add(next: Digest): void {
+    if (this.before !== null && next.unix_ms < this.before.ms) this.turnBack(next.unix_ms);
     // The first rate is shown as soon as there is one: a quarter of a second of it.
     const wanted = this.time.length === 0 ? 200 : 950;
     if (this.before !== null && next.unix_ms - this.before.ms < wanted) return;
@@ -101,6 +104,17 @@ export class History {
   /** The next digest is not the one after the last: rates begin anew. */
   interrupt(): void {
     this.before = null;
+  }
+
+  /** The dashboard's clock was set back: what came after `ms` would lie in the future, and no rate spans it. */
+  private turnBack(ms: number): void {
+    this.interrupt();
+    const past = this.time.findIndex((time) => time * 1000 >= ms);
+    if (past >= 0) for (const list of this.lists()) list.splice(past);
+  }
+
+  private lists(): number[][] {
+    return [this.time, this.finished, this.failed, this.waiting, this.busy, ...this.byName.values()];
   }
 
   private push(next: Digest, totals: Map<number, DigestNode>, seconds: number): void {
@@ -129,9 +143,7 @@ export class History {
   private trim(): void {
     const over = this.time.length - History.seconds;
     if (over <= 0) return;
-    for (const list of [this.time, this.finished, this.failed, this.waiting, this.busy, ...this.byName.values()]) {
-      list.splice(0, over);
-    }
+    for (const list of this.lists()) list.splice(0, over);
     for (const [name, rates] of this.byName) {
       if (!rates.some((rate) => rate > 0)) this.byName.delete(name);
     }
@@ -178,7 +190,7 @@ function open(): void {
   source?.close();
   source = null;
   if (document.hidden || wantsToken.value) return;
-  triedAt = Date.now();
+  triedAt = performance.now();
   streams.value++;
   source = new EventSource(`/api/sheaf/live?lanes=${lanes}`);
   const on = <T>(name: string, does: (said: T) => void) =>
@@ -204,24 +216,27 @@ async function retry(): Promise<void> {
     const now = await pageVersion();
     if (version !== null && now !== null && now !== version) location.reload();
     version ??= now;
-    if (now !== null) connection.value = await whyNot();
+    await askWhyNot(now !== null);
   } catch {
-    // The dashboard is away; the timer asks again.
+    refusal.value = ""; // The dashboard is away; the timer asks again.
   }
 }
 
-/** The dashboard is there: does it refuse us, or does it have no such stream? */
-async function whyNot(): Promise<Connection> {
+/** Does the dashboard refuse us, or, when it has our page, does it have no such stream? */
+async function askWhyNot(isOurs: boolean): Promise<void> {
   const stop = new AbortController();
   const answer = await fetch(`/api/sheaf/live?lanes=0`, { signal: stop.signal });
-  stop.abort();
-  if (answer.status === 401) wantsToken.value = true;
-  return answer.status === 404 ? "absent" : connection.value;
+  const isLogin = answer.status === 401;
+  if (isLogin) wantsToken.value = true;
+  if (answer.status === 404 && isOurs) connection.value = "absent";
+  refusal.value = answer.ok || isLogin || answer.status === 404 ? "" : await whyRefused(answer);
+  stop.abort(); // A stream has no end.
 }
 
 function take(next: Digest): void {
   pauseMs = kFirstPauseMs;
-  heardAt.value = Date.now();
+  heardAt.value = performance.now();
+  refusal.value = "";
   note(next.unix_ms);
   if (next.events.length > 0) addEvents(next.events);
   history.add(next);
@@ -266,10 +281,10 @@ export function startLive(): void {
   });
   // A server that has stopped says nothing, and TCP neither.
   setInterval(() => {
-    const silence = Date.now() - heardAt.value;
+    const silence = performance.now() - heardAt.value;
     const patience = 3000 + 3 * (digest.value?.period_ms ?? 1000);
     if (connection.value === "live" && silence > patience && !document.hidden) connection.value = "stale";
-    const waited = Date.now() - Math.max(heardAt.value, triedAt);
+    const waited = performance.now() - Math.max(heardAt.value, triedAt);
     if (source !== null && waited > 20_000 + patience && !document.hidden) void retry();
   }, 1000);
 }

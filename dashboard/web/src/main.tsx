@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { logIn, wantsToken } from "./api";
 import { setTheme, theme, type Theme } from "./colors";
 import { span } from "./format";
-import { connection, digest, heardAt, startLive, trouble } from "./live";
+import { connection, digest, heardAt, refusal, startLive, trouble } from "./live";
 import { Empty, Page, Problem } from "./parts";
 import { Actor, Actors } from "./pages/actors";
 import { Function, Functions } from "./pages/functions";
@@ -18,7 +18,7 @@ import { Overview } from "./pages/overview";
 import { Stream } from "./pages/stream";
 import { Task, Tasks } from "./pages/tasks";
 import { OneTrainRun, TrainRuns } from "./pages/train";
-import { Link, path } from "./router";
+import { address, Link, path } from "./router";
 
 // What the page has, in the order of the menu.
 const kPages: { name: string; title: string; show: () => ComponentChildren; one?: (id: string) => ComponentChildren }[] = [
@@ -62,11 +62,15 @@ function Shown() {
 /** A page that fails says so; the others go on. */
 class Fallible extends Component<{ of: string; children: ComponentChildren }, { wrong: string; of: string }> {
   override state = { wrong: "", of: "" };
+  /** Another page has not failed, nor has this one when one comes back to it. */
+  static getDerivedStateFromProps(props: { of: string }, state: { of: string }) {
+    return state.of === props.of ? null : { wrong: "", of: props.of };
+  }
   override componentDidCatch(error: unknown): void {
-    this.setState({ wrong: String(error), of: this.props.of });
+    this.setState({ wrong: String(error) });
   }
   override render() {
-    if (this.state.wrong === "" || this.state.of !== this.props.of) return this.props.children;
+    if (this.state.wrong === "") return this.props.children;
     return (
       <Page title="This page has failed">
         <Problem of={this.state.wrong} />
@@ -127,6 +131,13 @@ function ThemeSwitch() {
 const kConnections = { connecting: "connecting", live: "live", stale: "stale", absent: "no live figures" };
 
 function Connection() {
+  if (connection.value === "connecting" && refusal.value !== "") {
+    return (
+      <span class="state bad" role="status" title={refusal.value}>
+        refused
+      </span>
+    );
+  }
   const tone = { connecting: "plain", live: "good", stale: "bad", absent: "plain" }[connection.value];
   return (
     <span class={`state ${tone}`} role="status" title="Whether the page hears of the cluster">
@@ -137,28 +148,34 @@ function Connection() {
 
 /** What is on the screen is old. */
 function StaleBanner() {
-  const now = useSignal(Date.now());
+  const now = useSignal(performance.now());
   const stale = connection.value === "stale";
-  const never = digest.value === null && trouble.value !== "";
+  const why = wordsOfSilence();
   useEffect(() => {
     if (!stale) return undefined;
-    const timer = setInterval(() => (now.value = Date.now()), 1000);
+    const timer = setInterval(() => (now.value = performance.now()), 1000);
     return () => clearInterval(timer);
   }, [stale]);
-  if (never) {
+  if (digest.value === null && why !== "") {
     return (
       <p class="banner" role="alert">
-        The dashboard hears nothing of the cluster ({trouble.value}); the page tries again by itself.
+        {why} The page tries again by itself.
       </p>
     );
   }
   if (!stale) return null;
   return (
     <p class="banner" role="alert">
-      {trouble.value ? `The dashboard hears nothing of the cluster (${trouble.value}).` : "The connection is lost."} What you see is{" "}
-      {span(Math.max(1, (now.value - heardAt.value) / 1000))} old; the page tries again by itself.
+      {why || "The connection is lost."} What you see is {span(Math.max(1, (now.value - heardAt.value) / 1000))} old; the page tries again
+      by itself.
     </p>
   );
+}
+
+/** Why no figures come, as far as the dashboard says. */
+function wordsOfSilence(): string {
+  if (refusal.value !== "") return `The dashboard sends this page no live figures: ${refusal.value.replace(/\.?$/, ".")}`;
+  return trouble.value === "" ? "" : `The dashboard hears nothing of the cluster (${trouble.value}).`;
 }
 
 function LateBanner() {
@@ -221,7 +238,7 @@ function App() {
       <main id="main" class={connection.value === "stale" ? "stale" : ""}>
         <StaleBanner />
         <LateBanner />
-        <Fallible of={location.pathname + location.search}>
+        <Fallible of={address.value}>
           <Shown />
         </Fallible>
       </main>

@@ -132,11 +132,6 @@ export function Copy(props: { label: string; text: () => string; title?: string 
   );
 }
 
-/** As one word of a shell, whatever is in it. */
-export function quoted(word: string): string {
-  return `'${word.replace(/[\x00-\x1f\x7f]/g, "?").replaceAll("'", `'\\''`)}'`;
-}
-
 export function Command(props: { line: string }) {
   return (
     <div class="command">
@@ -196,7 +191,13 @@ export function Order(props: {
 }) {
   const open = useSignal(false);
   const wrong = useSignal<unknown>(null);
+  const busy = useSignal(false);
+  const consider = () => {
+    wrong.value = null; // It was of the time before.
+    open.value = true;
+  };
   const give = async () => {
+    busy.value = true;
     try {
       await post(props.path);
       open.value = false;
@@ -204,10 +205,11 @@ export function Order(props: {
     } catch (error) {
       wrong.value = error;
     }
+    busy.value = false;
   };
   return (
     <>
-      <button type="button" class="danger" onClick={() => (open.value = true)}>
+      <button type="button" class="danger" onClick={consider}>
         {props.button}
       </button>
       <Dialog title={props.title} open={open}>
@@ -216,7 +218,7 @@ export function Order(props: {
         {props.line && <Command line={props.line} />}
         <div class="actions">
           <button type="button" onClick={() => (open.value = false)}>{props.leave}</button>
-          <button type="button" class="danger" onClick={() => void give()}>{props.confirm}</button>
+          <button type="button" class="danger" disabled={busy.value} onClick={() => void give()}>{props.confirm}</button>
         </div>
       </Dialog>
     </>

@@ -21,13 +21,16 @@ export const path = computed(() =>
       }
     }),
 );
+/** All of it: another one is another view. */
+export const address = computed(() => here.value);
 export const query = computed(() => new URL(here.value, location.origin).searchParams);
 
-export function go(to: string, replaces = false): void {
+/** `stays`: what the reader looks at is still there, so the page does not scroll. */
+export function go(to: string, how: { replaces?: boolean; stays?: boolean } = {}): void {
   if (to === location.pathname + location.search) return;
-  history[replaces ? "replaceState" : "pushState"](null, "", to);
+  history[how.replaces ? "replaceState" : "pushState"](null, "", to);
   here.value = to;
-  if (!replaces) scrollTo(0, 0);
+  if (!how.replaces && !how.stays) scrollTo(0, 0);
 }
 
 /** The same page with other parameters; null takes one away, a list repeats one. */

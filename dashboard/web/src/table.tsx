@@ -6,8 +6,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { getJson, type Rows } from "./api";
 import { count } from "./format";
-import { Copy, Empty, Problem, quoted, useLoaded } from "./parts";
+import { Copy, Empty, Problem, useLoaded } from "./parts";
 import { go, query, withQuery } from "./router";
+import { commandLine } from "./shell";
 
 export interface Column<T> {
   key: string;
@@ -31,39 +32,30 @@ interface Props<T> {
   order?: string;
   parameters?: Record<string, string>;
   empty: ComponentChildren;
-  /** Words of `sheaf list`, behind the kind. */
+  /** A further option of `sheaf list`. */
   cli?: string;
-  /** Of the rows that the command line prints: behind its filters, as here. */
-  cliLimit?: number;
-  /** This listing is not what the page is about: its filters stay out of the address. */
+  /** This listing is not what the page is about: in the address its filters have its name before them. */
   inner?: boolean;
   aside?: ComponentChildren;
   onRows?: (answer: Rows<T>) => void;
 }
 
 const kEveryMs = 3000;
+const kPage = 50; // Rows that the server gives.
 
 export function Table<T>(props: Props<T>) {
-  const own = useSignal<{ filters: string[]; order: string | null }>({ filters: [], order: null });
-  const pages = useSignal<{ of: string; after: string[] }>({ of: "", after: [] });
-  const inAddress = !props.inner;
-  const filters = inAddress ? query.value.getAll("filter") : own.value.filters;
-  const order = (inAddress ? query.value.get("order") : own.value.order) ?? props.order ?? "";
-  const setFilters = (next: string[]) => {
-    own.value = { ...own.value, filters: next };
-    if (inAddress) go(withQuery({ filter: next }));
-  };
-  const setOrder = (next: string) => {
-    own.value = { ...own.value, order: next };
-    if (inAddress) go(withQuery({ order: next }));
-  };
+  const whose = props.inner ? `${props.kind}.` : "";
+  const filters = query.value.getAll(`${whose}filter`);
+  const order = query.value.get(`${whose}order`) ?? props.order ?? "";
+  // Other rows begin with their first page.
+  const show = (name: string, value: string | string[]) =>
+    go(withQuery({ [`${whose}after`]: null, [whose + name]: value }), { stays: props.inner });
   const parameters = new URLSearchParams(props.parameters);
   for (const filter of [...(props.fixed ?? []), ...filters]) parameters.append("filter", filter);
   if (order) parameters.set("order", order);
-  const first = String(parameters);
-  const after = pages.value.of === first ? pages.value.after : []; // Other rows begin with their first page.
-  const last = after[after.length - 1];
-  if (last !== undefined) parameters.set("after", last);
+  const rowsOf = `${props.kind}?${parameters}`;
+  const pages = usePages(rowsOf, `${whose}after`, props.inner);
+  if (pages.after !== null) parameters.set("after", pages.after);
   const asked = `/api/sheaf/${props.kind}?${parameters}`;
   const { value, error, busy, again } = useLoaded(
     async (stop) => {
@@ -75,54 +67,93 @@ export function Table<T>(props: Props<T>) {
     kEveryMs,
   );
   const answer = value.value;
-  const line = commandLine(props.kind, props.cli ?? "", [...(props.fixed ?? []), ...filters], order, props.cliLimit);
+  const line = commandLine(props.kind, props.cli ?? "", [...(props.fixed ?? []), ...filters], order, kPage * (pages.place ?? 1));
   return (
     <div class="listing">
       <div class="bar">
-        <FilterInput keys={props.keys} kind={props.kind} filters={filters} onChange={setFilters} />
+        <FilterInput keys={props.keys} kind={props.kind} filters={filters} onChange={(next) => show("filter", next)} />
         {props.aside}
         <span class="spring" />
         <span class={`spin ${busy.value ? "on" : ""}`} aria-hidden="true" />
-        <span class="together">
-          <button type="button" class="quiet" onClick={again} title="Ask again now">
-            Refresh
-          </button>
-          <Copy label="Link" text={() => location.href} title="Copy a link to these rows" />
-          <Copy label="JSON" text={() => JSON.stringify(answer?.rows ?? [], null, 2)} title="Copy these rows as JSON" />
-          <Copy label="CLI" text={() => line} title={line} />
-        </span>
+        <Taking again={again} rows={answer?.rows ?? []} line={line} />
       </div>
       {error.value !== null && <Problem of={error.value} />}
       {answer && <Warnings of={answer} paged={props.kind === "tasks"} />}
       {answer && (answer.rows.length > 0 ? (
-        <Grid {...props} rows={answer.rows} order={order} onOrder={setOrder} />
+        <Grid {...props} rows={answer.rows} order={order} onOrder={(next) => show("order", next)} />
       ) : (
         <Empty>{filters.length > 0 ? "Nothing fits these filters." : props.empty}</Empty>
       ))}
       {!answer && error.value === null && <div class="skeleton" aria-label="Loading" />}
-      {answer && (after.length > 0 || answer.next !== null) && (
-        <div class="pager">
-          <button type="button" disabled={after.length === 0} onClick={() => (pages.value = { of: first, after: after.slice(0, -1) })}>
-            ← Back
-          </button>
-          <span class="dim">{place(answer, after)}</span>
-          <button
-            type="button"
-            disabled={answer.next === null}
-            onClick={() => (pages.value = { of: first, after: [...after, answer.next!] })}
-          >
-            More →
-          </button>
-        </div>
-      )}
+      {answer && <Pager pages={pages} next={answer.next} rows={answer.rows.length} total={answer.total} />}
     </div>
   );
 }
 
-function place<T>(answer: Rows<T>, after: string[]): string {
-  if (answer.total === null) return `page ${after.length + 1}`;
-  const begin = Number(after[after.length - 1] ?? 0);
-  return `${count(begin + 1)}–${count(begin + answer.rows.length)} of ${count(answer.total)}`;
+/** What may be done with the rows that are shown. `line`: what prints them in a shell. */
+export function Taking(props: { again: () => void; rows: unknown[]; line: string }) {
+  return (
+    <span class="together">
+      <button type="button" class="quiet" onClick={props.again} title="Ask again now">
+        Refresh
+      </button>
+      <Copy label="Link" text={() => location.href} title="Copy a link to these rows" />
+      <Copy label="JSON" text={() => JSON.stringify(props.rows, null, 2)} title="Copy these rows as JSON" />
+      <Copy label="CLI" text={() => props.line} title={props.line} />
+    </span>
+  );
+}
+
+// The page before each that was gone to from there: a cursor knows what comes behind it, not what came before.
+const before = new Map<string, string | null>();
+
+export interface Pages {
+  /** Behind what the page begins, as the server says; null: it is the first. */
+  after: string | null;
+  /** From 1; null: nobody knows, as a link led here. */
+  place: number | null;
+  go: (after: string | null) => void;
+  back: () => void;
+}
+
+/** Which page of `rows` is shown: the address has it as `name`. */
+export function usePages(rows: string, name: string, stays = false): Pages {
+  const after = query.value.get(name);
+  const key = (cursor: string) => `${rows} ${cursor}`;
+  let place: number | null = 1;
+  for (let one = after; one !== null && place !== null; ) {
+    const earlier = before.get(key(one));
+    place = earlier === undefined ? null : place + 1;
+    one = earlier ?? null;
+  }
+  return {
+    after,
+    place,
+    go: (next) => {
+      if (next !== null && !before.has(key(next))) before.set(key(next), after);
+      go(withQuery({ [name]: next }), { stays });
+    },
+    back: () => go(withQuery({ [name]: after === null ? null : (before.get(key(after)) ?? null) }), { stays }),
+  };
+}
+
+/** `next`: the cursor behind what is shown; null: there is no more. `total`: of cursors that count rows. */
+export function Pager(props: { pages: Pages; next: string | null; rows: number; total: number | null }) {
+  const { pages, next, rows, total } = props;
+  if (pages.after === null && next === null) return null;
+  const begin = Number(pages.after ?? 0);
+  const numbers = `${count(begin + Math.min(1, rows))}–${count(begin + rows)} of ${count(total ?? 0)}`;
+  return (
+    <div class="pager">
+      <button type="button" disabled={pages.after === null} onClick={pages.back}>
+        ← {pages.place === null ? "First" : "Back"}
+      </button>
+      <span class="dim">{total !== null ? numbers : pages.place === null ? "a later page" : `page ${pages.place}`}</span>
+      <button type="button" disabled={next === null} onClick={() => pages.go(next)}>
+        More →
+      </button>
+    </div>
+  );
 }
 
 /** `paged`: nodes give a page of what they have, so that there are more rows says nothing. */
@@ -255,23 +286,4 @@ function FilterInput(props: { keys: string[]; kind: string; filters: string[]; o
       )}
     </form>
   );
-}
-
-/** What prints the same in a shell. */
-function commandLine(kind: string, words: string, filters: string[], order: string, limit?: number): string {
-  const line = `sheaf list ${kind.replaceAll("_", "-")}${words ? ` ${words}` : ""}`;
-  if (filters.length === 0 && !order) return limit === undefined ? line : `${line} --limit ${limit}`;
-  let pick = `.${kind}`;
-  const tests = filters.flatMap((filter) => {
-    // The server says what is wrong with others.
-    const [, key, test, value] = /^([a-z_]+)(=|!=|~)(.*)$/s.exec(filter) ?? [];
-    if (key === undefined) return [];
-    const text = JSON.stringify(value!.toLowerCase());
-    const field = `(.${key} | tostring | ascii_downcase)`;
-    return test === "~" ? `(${field} | contains(${text}))` : `${field} ${test === "=" ? "==" : "!="} ${text}`;
-  });
-  if (tests.length > 0) pick += ` | map(select(${tests.join(" and ")}))`;
-  if (order) pick += ` | sort_by(.${order.replace(/^-/, "")})${order.startsWith("-") ? " | reverse" : ""}`;
-  if (limit !== undefined) pick += ` | .[:${limit}]`;
-  return `${line} --json | jq ${quoted(pick)}`;
 }

@@ -146,7 +146,7 @@ export function Function(props: { name: string }) {
           rowKey={(row) => `${row.task_id}/${row.attempt}`}
           fixed={[`name=${props.name}`, "state=FAILED"]}
           parameters={{ ended: "only" }}
-          cli="--ended"
+          cli="--ended=only"
           empty="None."
           inner
         />

@@ -6,7 +6,7 @@ import { FollowedLog } from "../followed_log";
 import { duration } from "../format";
 import { Ago, Card, Command, Dialog, Empty, Facts, Order, Page, Problem, State, useLoaded } from "../parts";
 import { go, Link, linkTo } from "../router";
-import { type Column, Table } from "../table";
+import { type Column, Pager, Table, Taking, usePages } from "../table";
 import { Process } from "./tasks";
 
 const drivers: Column<DriverRow>[] = [
@@ -64,16 +64,27 @@ export function Jobs() {
 const kPage = 50;
 
 function Submissions() {
-  const after = useSignal<string[]>([]);
-  const last = after.value[after.value.length - 1];
-  const { value, error } = useLoaded(
-    (stop) => getJson<SubmissionRow[]>(`/api/jobs?limit=${kPage}${last ? `&after=${encodeURIComponent(last)}` : ""}`, stop),
-    [last],
+  const pages = usePages("submissions", "submissions.after", true);
+  const { value, error, again } = useLoaded(
+    (stop) => {
+      const after = pages.after === null ? "" : `&after=${encodeURIComponent(pages.after)}`;
+      return getJson<SubmissionRow[]>(`/api/jobs?limit=${kPage}${after}`, stop);
+    },
+    [pages.after],
     2000,
   );
   const rows = value.value ?? [];
+  const next = rows.length === kPage ? rows[rows.length - 1]!.submission_id : null;
   return (
-    <Card title="Submitted" class="flush" note="newest first">
+    <Card
+      title="Submitted"
+      class="flush"
+      note={
+        <span class="bar">
+          newest first <Taking again={again} rows={rows} line="sheaf job list" />
+        </span>
+      }
+    >
       {error.value !== null && <Problem of={error.value} />}
       {value.value !== null && rows.length === 0 && (
         <Empty>
@@ -106,21 +117,7 @@ function Submissions() {
           </table>
         </div>
       )}
-      {(after.value.length > 0 || rows.length === kPage) && (
-        <div class="pager">
-          <button type="button" disabled={after.value.length === 0} onClick={() => (after.value = after.value.slice(0, -1))}>
-            ← Back
-          </button>
-          <span class="dim">page {after.value.length + 1}</span>
-          <button
-            type="button"
-            disabled={rows.length < kPage}
-            onClick={() => (after.value = [...after.value, rows[rows.length - 1]!.submission_id])}
-          >
-            More →
-          </button>
-        </div>
-      )}
+      <Pager pages={pages} next={next} rows={rows.length} total={null} />
     </Card>
   );
 }
@@ -242,7 +239,13 @@ export function Job(props: { id: string }) {
               <Command line={`sheaf job logs --follow ${props.id}`} />
             </Card>
           </div>
-          {row.submission_id && <FollowedLog path={`/api/sheaf/jobs/${encodeURIComponent(props.id)}/logs`} />}
+          {row.submission_id && (
+            <FollowedLog
+              path={`/api/sheaf/jobs/${encodeURIComponent(props.id)}/logs`}
+              lastLine={`/api/v0/logs/file?submission_id=${encodeURIComponent(props.id)}&lines=1`}
+              over={kEnded.includes(row.status)}
+            />
+          )}
         </>
       )}
     </Page>

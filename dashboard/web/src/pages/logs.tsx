@@ -3,8 +3,9 @@ import { useSignal } from "@preact/signals";
 import { getJson, getText, nodeId, type NodeRow, type Rows } from "../api";
 import { FollowedLog } from "../followed_log";
 import { bytes, count } from "../format";
-import { Card, Choice, Command, Copy, Empty, Page, Problem, quoted, useLoaded, useRested } from "../parts";
+import { Card, Choice, Command, Copy, Empty, Page, Problem, useLoaded, useRested } from "../parts";
 import { go, Link, query, withQuery } from "../router";
+import { quoted } from "../shell";
 import { TextView } from "../text_view";
 
 const kGroups: Record<string, string> = {
@@ -184,7 +185,11 @@ function File(props: { node: number; name: string }) {
       {follows ? (
         <>
           <div class="bar">{choice}</div>
-          <FollowedLog path={`/api/v0/logs/stream?${where}&lines=1000`} title={props.name} />
+          <FollowedLog
+            path={`/api/v0/logs/stream?${where}&lines=1000`}
+            lastLine={`/api/v0/logs/file?${where}&lines=1`}
+            title={props.name}
+          />
         </>
       ) : (
         <>

@@ -207,7 +207,7 @@ function ProcessesCard(props: { node: number }) {
   const open = useSignal(false);
   const chosen = query.value.get("process");
   const show = (process: string) => {
-    go(withQuery({ process }), true);
+    go(withQuery({ process }), { replaces: true });
     open.value = true;
   };
   const columns: Column<WorkerRow>[] = [

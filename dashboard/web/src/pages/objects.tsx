@@ -58,7 +58,7 @@ export function Objects() {
               label="Which objects"
               value={others.length < filters.length ? "forgotten" : "all"}
               options={kShown}
-              onChange={(value) => go(withQuery({ filter: value === "all" ? others : [...others, kForgotten] }))}
+              onChange={(value) => go(withQuery({ after: null, filter: value === "all" ? others : [...others, kForgotten] }))}
             />
           }
         />

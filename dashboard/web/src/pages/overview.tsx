@@ -8,6 +8,7 @@ import { brief, bytes, count, percent, resources as inWords } from "../format";
 import {
   addEvents,
   connection,
+  type Digest,
   digest,
   type DigestNode,
   events,
@@ -28,7 +29,7 @@ interface Demand {
 
 export function Overview() {
   return (
-    <Page title="Overview" aside={<Link to="/nodes">{nodesInWords()}</Link>}>
+    <Page title="Overview" aside={digest.value && <Link to="/nodes">{nodesInWords(digest.value)}</Link>}>
       <div class="tiles">
         <Tiles />
       </div>
@@ -44,9 +45,7 @@ export function Overview() {
   );
 }
 
-function nodesInWords(): string {
-  const now = digest.value;
-  if (now === null) return "";
+function nodesInWords(now: Digest): string {
   const late = now.late.length;
   const all = now.nodes.length;
   return `${count(all)} node${all === 1 ? "" : "s"}${late > 0 ? `, ${late} late` : ""}`;
@@ -229,7 +228,7 @@ function FunctionsCard() {
   return (
     <Card title="Busiest functions" note="now">
       {functions.length === 0 ? (
-        <Empty>Nothing runs.</Empty>
+        <Empty>{digest.value ? "Nothing runs." : "Nothing is heard of the cluster yet."}</Empty>
       ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label="Busiest functions">
           <table class="compact">

@@ -8,6 +8,7 @@ import { now } from "../clock";
 import { colorOf, dark } from "../colors";
 import { brief, clock, count, duration, percent } from "../format";
 import { connection, digest, onDigest, skipped, streams, sum, wantLanes } from "../live";
+import { type Mark, Marks } from "../marks";
 import { Card, Empty, Page } from "../parts";
 import { Link, linkTo } from "../router";
 
@@ -16,6 +17,7 @@ const kLanesOfNode = 32;
 const kFinest = 0.25; // Milliseconds a pixel; so is the next.
 const kCoarsest = 100;
 const kNameHeight = 12;
+const kMarkReach = 5; // Pixels beside a mark that show its words.
 const kBehindPeriods = 2; // The right edge is so far behind, so that what it passes has arrived.
 
 interface View {
@@ -25,9 +27,16 @@ interface View {
   msPerPixel: number;
 }
 
+interface Shown {
+  lanes: Lane[];
+  leftOut: number;
+  marks: Mark[];
+}
+
 interface Hover {
   lane: Lane;
   bar: Bar | null;
+  mark: Mark | null;
   x: number;
   y: number;
   rightHalf: boolean; // Of the picture: there is room at the left.
@@ -41,7 +50,7 @@ function heard(): number {
 export function Stream() {
   const view = useSignal<View>({ paused: false, right: 0, msPerPixel: 20 });
   const hover = useSignal<Hover | null>(null);
-  const shown = useSignal<{ lanes: Lane[]; leftOut: number }>({ lanes: [], leftOut: 0 });
+  const shown = useSignal<Shown>({ lanes: [], leftOut: 0, marks: [] });
   const nodes = digest.value?.nodes.length ?? 0;
   const perNode = Math.max(1, Math.min(kLanesOfNode, Math.floor(kMostLanes / Math.max(1, nodes))));
   useEffect(() => {
@@ -102,6 +111,7 @@ export function Stream() {
       </Card>
       <p class="hint">
         A call of 1 ms or more is a rectangle, shorter ones are columns as high as their thread was busy. Red failed, grey was cancelled, pale runs now.
+        A red line is a death, or a disk that fails; a yellow one, objects that went to disk. A pointer on it shows which.
         {leftOut > 0 && ` The busiest threads are shown; ${count(leftOut)} are left out.`}
         {skipped.value > 0 && ` This page was too slow for ${count(skipped.value)} updates.`}
         {lost() > 0 && ` ${count(lost())} calls were overwritten before their node looked: Functions counts them.`} Keys: space pauses, + and − zoom, arrows
@@ -169,7 +179,7 @@ function LaneNames(props: { lanes: Lane[]; rowHeight: number }) {
 function Picture(props: {
   view: { value: View };
   hover: { value: Hover | null };
-  shown: { value: { lanes: Lane[]; leftOut: number } };
+  shown: { value: Shown };
 }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const drawing = useRef<LaneCanvas | null>(null);
@@ -179,6 +189,7 @@ function Picture(props: {
     const drawn = new LaneCanvas(canvas.current!);
     drawing.current = drawn;
     const lanes = new Lanes();
+    const marks = new Marks();
     const right = () => (view.value.paused ? view.value.right : edge());
     let sawBefore = "";
     let stream = -1;
@@ -187,7 +198,7 @@ function Picture(props: {
       drawn.rowHeight = rowHeightOf(ordered.length);
       drawn.msPerPixel = view.value.msPerPixel;
       drawn.reset(ordered, right());
-      shown.value = { lanes: ordered, leftOut: lanes.leftOut + (lanes.all.size - ordered.length) };
+      shown.value = { ...shown.value, lanes: ordered, leftOut: lanes.leftOut + (lanes.all.size - ordered.length) };
     };
     const end = onDigest((next) => {
       // A new stream tells the last minute again.
@@ -197,6 +208,7 @@ function Picture(props: {
       const { fresh, changed } = lanes.add(next);
       if (changed || anew || sawBefore === "") redraw();
       else drawn.add(fresh);
+      if (marks.add(next)) shown.value = { ...shown.value, marks: marks.all };
       if (lanes.leftOut !== shown.value.leftOut && !changed) {
         shown.value = { ...shown.value, leftOut: lanes.leftOut + (lanes.all.size - shown.value.lanes.length) };
       }
@@ -209,7 +221,7 @@ function Picture(props: {
       if (look !== looks) redraw();
       looks = look;
       // Nothing moves while it is paused or stale, but what is still to be drawn.
-      drawn.frame(right(), view.value.paused ? right() : Math.min(edge(), heard()));
+      drawn.frame(right(), view.value.paused ? right() : Math.min(edge(), heard()), shown.value.marks);
     });
     return () => {
       cancelAnimationFrame(frame);
@@ -222,8 +234,9 @@ function Picture(props: {
     const right = now.paused ? now.right : edge();
     const time = right - (canvas.current!.clientWidth - event.offsetX) * now.msPerPixel;
     const slack = now.msPerPixel;
+    const mark = markAt(shown.value, lane.node, time, kMarkReach * now.msPerPixel);
     const bar = lane.bars.findLast((one) => one.begin - slack <= time && one.end + slack >= time) ?? null;
-    hover.value = { lane, bar, x: event.offsetX, y: event.offsetY, rightHalf: event.offsetX > canvas.current!.clientWidth / 2 };
+    hover.value = { lane, bar, mark, x: event.offsetX, y: event.offsetY, rightHalf: event.offsetX > canvas.current!.clientWidth / 2 };
     return undefined;
   };
   return (
@@ -232,7 +245,7 @@ function Picture(props: {
         ref={canvas}
         tabIndex={0}
         role="img"
-        aria-label={`Task stream of ${shown.value.lanes.length} threads. Space pauses, plus and minus zoom, arrows move.`}
+        aria-label={`Task stream of ${shown.value.lanes.length} threads${markedWith(shown.value.marks)}. Space pauses, plus and minus zoom, arrows move.`}
         onMouseMove={point}
         onMouseLeave={() => (hover.value = null)}
       />
@@ -240,6 +253,20 @@ function Picture(props: {
       {hover.value && <Tip of={hover.value} />}
     </div>
   );
+}
+
+/** The mark that is nearest to `time`, at most `reach` away, of those that are drawn over the lanes of `node`. */
+function markAt(shown: Shown, node: number, time: number, reach: number): Mark | null {
+  const far = (mark: Mark) => Math.abs(mark.time - time);
+  const isHere = (mark: Mark) => mark.node === node || !shown.lanes.some((lane) => lane.node === mark.node);
+  const near = shown.marks.filter((mark) => far(mark) <= reach && isHere(mark)).sort((a, b) => far(a) - far(b));
+  return near[0] ?? null;
+}
+
+function markedWith(marks: Mark[]): string {
+  const bad = marks.filter((mark) => mark.tone === "bad").length;
+  const said = [bad > 0 && `deaths and failures: ${bad}`, marks.length > bad && `went to disk: ${marks.length - bad}`].filter(Boolean);
+  return said.length === 0 ? "" : `, ${said.join(", ")}`;
 }
 
 function Axis(props: { right: number; msPerPixel: number }) {
@@ -259,11 +286,16 @@ function Axis(props: { right: number; msPerPixel: number }) {
 const kOutcomes = ["finished", "failed", "cancelled", "many short calls"];
 
 function Tip(props: { of: Hover }) {
-  const { lane, bar, x, y, rightHalf } = props.of;
+  const { lane, bar, mark, x, y, rightHalf } = props.of;
   const call = bar === null ? lane.running[0] : undefined;
   const side = rightHalf ? { right: `calc(100% - ${x - 14}px)` } : { left: `${x + 14}px` };
   return (
     <div class="tip" style={{ ...side, top: `${y + 14}px` }}>
+      {mark && (
+        <p class={`${mark.tone}-text`}>
+          {clock(mark.time)}: {mark.words}
+        </p>
+      )}
       {bar && (
         <>
           <b>

@@ -68,6 +68,7 @@ const kShown = [
   ["false", "Live"],
   ["only", "Ended"],
 ] as const;
+const kCli: Record<string, string> = { true: "--ended", only: "--ended=only" };
 
 export function Tasks() {
   const ended = query.value.get("ended") ?? "true";
@@ -81,15 +82,14 @@ export function Tasks() {
           keys={taskKeys}
           rowKey={(row) => `${row.task_id}/${row.attempt}/${row.state}`}
           parameters={{ ended }}
-          cli={ended === "false" ? "" : "--ended"}
-          cliLimit={50}
+          cli={kCli[ended] ?? ""}
           empty="No calls: nothing runs, and nothing has ended that a node remembers."
           aside={
             <Choice
               label="Which tasks"
               value={ended}
               options={kShown}
-              onChange={(value) => go(withQuery({ ended: value === "true" ? null : value }))}
+              onChange={(value) => go(withQuery({ after: null, ended: value === "true" ? null : value }))}
             />
           }
         />

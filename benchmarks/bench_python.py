@@ -208,8 +208,8 @@ class Side:
 
 
 def compare(peer, seconds, only, rounds):
-    """Rows of {name, unit, better, sheaf, floor, <peer>, runs}: medians of rounds in which both take
-    turns. Who needs longer than a second for one run has one round: the peer's runs of 40,000
+    """Rows of {name, unit, better, sheaf, floor, <peer>, runs}: medians of rounds in which both
+    take turns. Who needs longer than a second for one run has one round: the peer's runs of 40,000
     tasks take half a minute each. `runs` says how many there were of each."""
     import peer_rows
 
@@ -301,7 +301,9 @@ def main():
     options = parser.parse_args()
     if options.peer:
         print(
-            TABLE.format("row", "Sheaf", options.peer.title(), "ratio", "floor", "unit", "runs of each")
+            TABLE.format(
+                "row", "Sheaf", options.peer.title(), "ratio", "floor", "unit", "runs of each"
+            )
         )
         print("|---|---|---|---|---|---|---|")
         found = compare(options.peer, options.seconds, options.only, options.rounds)

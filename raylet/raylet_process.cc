@@ -168,9 +168,7 @@ class RayletProcess::Node final : public FrameHandler {
     SegmentArena::Options arena;
     arena.capacity_bytes = capacity_;
     SHEAF_ASSIGN_OR_RETURN(arena_, SegmentArena::Make(std::move(arena)));
-    FileSpill::Options spill;
-    spill.directory = options_.spill_directory;
-    SHEAF_ASSIGN_OR_RETURN(spill_, FileSpill::Open(std::move(spill)));
+    SHEAF_ASSIGN_OR_RETURN(spill_, FileSpill::Open({.directory = options_.spill_directory}));
     return absl::OkStatus();
   }
 
@@ -236,6 +234,7 @@ class RayletProcess::Node final : public FrameHandler {
     LauncherOptions options;
     options.socket_path = options_.socket_path;
     options.log_directory = options_.log_directory;
+    options.spill_directory = options_.spill_directory;
     options.session = options_.session;
     options.open_files = options_.worker_open_files;
     options.use_templates = options_.worker_templates;

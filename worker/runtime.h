@@ -367,4 +367,9 @@ inline ActorId ActorOf(const ObjectHandle& handle) {
   return {id.maker_bits, id.sequence_bits & ~uint64_t{0xffff}};
 }
 
+// Frees the bytes of objects that this process owns, and has them made again when they are read. One
+// status for each, as of GiveUp in worker/owner/task_table.h.
+std::vector<absl::Status> GiveUp(Runtime& runtime, std::span<const ObjectHandle> objects,
+                                 bool though_used);
+
 }  // namespace sheaf

@@ -113,7 +113,8 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
   views->resize(objects.size());
   for (const ObjectHandle& object : objects) {
     if (!object) return absl::InvalidArgumentError("an empty reference has no value");
-    if (!object.entry()->owned) core_->owner.resolver.Want(*object.entry());
+    if (!object.entry()->owned || object.entry()->released)
+      core_->owner.resolver.Want(*object.entry());
   }
   if (objects.size() == 1 && core_->TryView(objects[0], &views->front())) [[likely]]
     return absl::OkStatus();
@@ -158,12 +159,22 @@ absl::Status RuntimeImpl::GetParts(std::span<const ObjectPart> parts, Nanos dead
       kNotReady, "a part of ", core_->WhatItWaitsFor(*gathering.next().object.entry())));
 }
 
+std::vector<absl::Status> GiveUp(Runtime& runtime, std::span<const ObjectHandle> objects,
+                                 bool though_used) {
+  auto& own = static_cast<RuntimeImpl&>(runtime);  // There is no other.
+  std::vector<absl::Status> refusals;
+  Driver::Lock lock(*own.driver_);
+  for (const ObjectHandle& object : objects)
+    refusals.push_back(GiveUp(own.core_->owner.tasks, *object.entry(), though_used));
+  return refusals;
+}
+
 std::vector<ObjectPlaces> RuntimeImpl::PlacesOf(std::span<const ObjectHandle> objects) {
   std::vector<ObjectPlaces> places(objects.size());
   Lock lock(*driver_);
   for (size_t i = 0; i < objects.size(); ++i) {
     ObjectEntry& entry = *objects[i].entry();
-    core_->owner.resolver.Want(entry);
+    if (!entry.owned) core_->owner.resolver.Want(entry);  // Nothing is made for this.
     ObjectPlaces& out = places[i];
     out.ready = entry.ready();
     out.in_reach = core_->owner.resolver.IsHere(entry);

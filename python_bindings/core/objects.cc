@@ -233,18 +233,54 @@ PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return NewReference(**std::move(item));
 }
 
-// object_places([reference]): for each (ready, [numbers of nodes], bytes, in reach).
-PyObject* ObjectPlacesOf(PyObject*, PyObject* list) {
+// False: an item is no reference of this session.
+bool HandlesOf(PyObject* list, std::vector<ObjectHandle>* handles) {
+  for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) {
+    PyObject* const item = PyList_GetItem(list, i);
+    if (!IsReference(item)) {
+      PyErr_Format(PyExc_TypeError, "item %zd is %R: want an ObjectRef", i, item);
+      return false;
+    }
+    if (!IsCurrent(item)) return false;
+    handles->push_back(HandleOf(item));
+  }
+  return true;
+}
+
+// give_up([reference], though_used): for each None, or why its bytes stay: (whether they may go
+// later, words).
+PyObject* GiveUp(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
   std::vector<ObjectHandle> handles;
-  for (Py_ssize_t i = 0; i < PyList_Size(list); ++i) {
-    PyObject* const item = PyList_GetItem(list, i);
-    if (!IsReference(item))
-      return PyErr_Format(PyExc_TypeError, "item %zd is %R: want an ObjectRef", i, item);
-    if (!IsCurrent(item)) return nullptr;
-    handles.push_back(HandleOf(item));
+  if (count != 2 || !HandlesOf(args[0], &handles)) return nullptr;
+  const int though_used = PyObject_IsTrue(args[1]);
+  if (though_used < 0) return nullptr;
+  std::vector<absl::Status> refusals;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    refusals = sheaf::GiveUp(*runtime, handles, though_used != 0);
   }
+  Owned out = Owned::Steal(PyList_New(static_cast<Py_ssize_t>(refusals.size())));
+  for (size_t i = 0; out && i < refusals.size(); ++i) {
+    const absl::Status& refusal = refusals[i];
+    const absl::string_view words = refusal.message();
+    PyObject* const row =
+        refusal.ok() ? Py_BuildValue("")
+                     : Py_BuildValue("(Ns#)", PyBool_FromLong(absl::IsUnavailable(refusal)),
+                                     words.data(), static_cast<Py_ssize_t>(words.size()));
+    if (row == nullptr) return nullptr;
+    PyList_SetItem(out.get(), static_cast<Py_ssize_t>(i), row);
+  }
+  return out.Release();
+}
+
+// object_places([reference]): for each (ready, [numbers of nodes], bytes, in reach).
+PyObject* ObjectPlacesOf(PyObject*, PyObject* list) {
+  Runtime* const runtime = RequireRuntime();
+  std::vector<ObjectHandle> handles;
+  if (runtime == nullptr || !HandlesOf(list, &handles)) return nullptr;
   std::vector<ObjectPlaces> places;
   {
     const RuntimeInUse in_use;
@@ -444,6 +480,7 @@ PyMethodDef object_functions[] = {
     {"wait_ready", Fast(Wait), METH_FASTCALL, nullptr},
     {"next_item", Fast(NextItem), METH_FASTCALL, nullptr},
     {"object_places", ObjectPlacesOf, METH_O, nullptr},
+    {"give_up", Fast(GiveUp), METH_FASTCALL, nullptr},
     {"lend", Lend, METH_O, nullptr},
     {"borrow", Borrow, METH_O, nullptr},
     {"is_ready", IsReady, METH_O, nullptr},

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -451,7 +452,15 @@ void ProcessLauncher::RemoveJobOnLoop(JobNumber number) {
   }
   jobs_.erase(found);
   strays_.EndJob(number);
+  RemoveFiles(number);
   SweepUntilGone(MonotonicNow() + kEndTimeout);
+}
+
+// Of workers that are dead or dying: one that writes still finds no directory.
+void ProcessLauncher::RemoveFiles(JobNumber job) const {
+  if (options_.spill_directory.empty()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(absl::StrCat(options_.spill_directory, "/job-", job), ignored);
 }
 
 void ProcessLauncher::HuntStrays(JobNumber job, Nanos deadline) {

@@ -33,8 +33,11 @@
 namespace sheaf {
 
 struct LauncherOptions {
-  std::string socket_path;                        // What workers attach to.
-  std::string log_directory;                      // For worker-<process>.out and .err.
+  std::string socket_path;    // What workers attach to.
+  std::string log_directory;  // For worker-<process>.out and .err.
+  // What workers have put into job-<number> there goes with their job, the number being the last
+  // part of their SHEAF_JOB (sheaf.data's caches on disk). Empty: nothing is removed.
+  std::string spill_directory;
   std::string session;                            // Names this node's run in SHEAF_JOB.
   int64_t environment_bytes = int64_t{10} << 30;  // Of runtime environments on this node's disk.
   std::vector<std::string> variables;  // Of this node: workers of other nodes' drivers start with.
@@ -163,6 +166,7 @@ class ProcessLauncher final : public WorkerLauncher {
   void KillOnLoop(ProcessId process, const proto::Death& death);
   void KillProcesses(const Worker& worker);
   void RemoveJobOnLoop(JobNumber job);
+  void RemoveFiles(JobNumber job) const;
   void Sweep();
   void SweepUntilGone(Nanos deadline);
   void HuntStrays(JobNumber job, Nanos deadline);

@@ -42,6 +42,7 @@ class LauncherFixture {
     LauncherOptions options;
     options.socket_path = "/nowhere/raylet.sock";
     options.log_directory = directory_.path();
+    options.spill_directory = directory_.path();
     options.session = directory_.path();
     options.use_templates = templates;
     options.template_timeout = template_timeout;

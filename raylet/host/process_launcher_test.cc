@@ -8,6 +8,8 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/environment.h"
@@ -200,6 +202,20 @@ SCENARIO("nothing of a job outlives it, also what fled its process group") {
     fixture.End();
     THEN("nothing is left") { CHECK(fixture.AwaitNoneMarked()); }
   }
+}
+
+SCENARIO("what workers left in the directory of their job goes with it") {
+  LauncherFixture fixture(/*templates=*/false);
+  fixture.AddJob(1, "wait");
+  fixture.AddJob(2, "wait");
+  for (const char* job : {"/job-1", "/job-2"}) {
+    std::filesystem::create_directories(fixture.directory() + job + "/deep");
+    std::ofstream(fixture.directory() + job + "/deep/file") << "of a worker";
+  }
+  fixture.launcher().RemoveJob(1);
+  CHECK(WaitUntil(10 * kSecond,
+                  [&] { return !std::filesystem::exists(fixture.directory() + "/job-1"); }));
+  CHECK(std::filesystem::exists(fixture.directory() + "/job-2/deep/file"));
 }
 
 SCENARIO("of a job that lives on in one worker, what the others left behind is killed") {

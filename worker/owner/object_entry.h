@@ -87,8 +87,8 @@ struct alignas(64) ObjectEntry {
   bool registered : 1 = false;  // Borrowed: its owner knows of this node.
   bool stream : 1 = false;      // The handle of a streaming generator.
   bool doomed : 1 = false;      // In the table's list of what may be freed.
-  // Only lineage needed it, so its bytes went: kPending, and nobody makes it until somebody asks
-  // (TaskTable::Remake).
+  // Its bytes went on purpose, as only lineage needed it or its holder gave them up: kPending, and
+  // nobody makes it until somebody asks (TaskTable::Remake).
   bool released : 1 = false;
   // Only lineage needs it, and its value, which has no recipe, is small enough to be part of one.
   bool keeps_for_lineage : 1 = false;

@@ -14,7 +14,7 @@
 // memory that no call can make again is part of the recipe of those that use it, as their other
 // small arguments are. A larger one that was put is gone for good, as are a borrowed one that its
 // owner has freed meanwhile and an actor without handles: then what depends on it cannot be made
-// again.
+// again. What is held may be released, too, by who has another use for the room (GiveUp).
 //
 // Freeing. What nothing holds any more is noted in lists, which CollectDropped works off in slices:
 // freeing one object lets go of others, and there may be millions. No entry is freed elsewhere.

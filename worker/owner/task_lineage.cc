@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "worker/owner/task_table.h"
 
 namespace sheaf {
@@ -165,10 +167,26 @@ std::string TaskTable::WhyNotAgain(const ObjectEntry& entry) const {
          "that has no retries left; hold a reference to what must outlive the loss of a node";
 }
 
+namespace {
+
+// Neither do the calls take a retry whose results are made again for one that was given up.
+void PassOnGivenUp(const TaskRecord& task) {
+  if (!task.given_up || !task.references) return;
+  const auto pass_on = [](const ObjectEntry& used) {
+    const bool goes_again = used.owned && used.released && used.task != nullptr;
+    if (goes_again && used.task->state == TaskState::kFinished) used.task->given_up = true;
+  };
+  for (const auto& argument : task.references->arguments) pass_on(*argument.object);
+  for (const ObjectEntry* inner : task.references->nested) pass_on(*inner);
+}
+
+}  // namespace
+
 bool TaskTable::RunAgain(ObjectEntry& entry, TaskDispatcher& dispatcher,
                          std::vector<ObjectEntry*>* before) {
   TaskRecord* task = MakerOf(entry);
   if (task == nullptr) return false;
+  PassOnGivenUp(*task);
   if (task->stream) return ReconstructItem(*task, dispatcher, before);
   if (task->lineage_bytes == 0 || !TakeRetry(*task)) return false;
   TakeArgumentsBack(*task, before);
@@ -190,6 +208,67 @@ bool TaskTable::RunAgain(ObjectEntry& entry, TaskDispatcher& dispatcher,
   ++reconstructions_;
   Start(*task, dispatcher);
   return true;
+}
+
+namespace {
+
+// Whether the calls that made `entry` can run again, with all that they would need.
+absl::Status CheckRecipe(const TaskTable& tasks, const ObjectEntry& entry) {
+  std::vector<const ObjectEntry*> left{&entry};
+  absl::flat_hash_set<const TaskRecord*> seen;
+  // What nobody holds goes, or went; a value that no call made stays as a part of the recipe.
+  const auto look = [&left](const ObjectEntry& used) {
+    if (used.held() || (used.state == ObjectState::kValue && used.task == nullptr)) return;
+    left.push_back(&used);
+  };
+  while (!left.empty()) {
+    const ObjectEntry& next = *left.back();
+    left.pop_back();
+    const TaskRecord* const maker = next.owned ? next.task : nullptr;
+    if (maker != nullptr && maker->state != TaskState::kFinished) continue;  // It is made just now.
+    if (maker == nullptr || maker->cancelled || maker->lineage_bytes == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the object ", entry.id.ToHex(), " could not be made again: ",
+          &next == &entry ? "" : absl::StrCat("it would need ", next.id.ToHex(), ", and "),
+          next.owned ? tasks.WhyNotAgain(next) : "its owner may have freed that"));
+    }
+    if (!seen.insert(maker).second || !maker->references) continue;
+    if (seen.size() > kMostRecipes) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("over ", kMostRecipes, " calls may have to run again for the object ",
+                       entry.id.ToHex(), ": hold a reference to something on the way"));
+    }
+    for (const auto& argument : maker->references->arguments) look(*argument.object);
+    for (const ObjectEntry* inner : maker->references->nested) look(*inner);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status GiveUp(TaskTable& tasks, ObjectEntry& entry, bool though_used) {
+  const std::string name = absl::StrCat("the object ", entry.id.ToHex());
+  if (!entry.owned) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " belongs to the process ",
+                                                   entry.id.maker().ToString(),
+                                                   ", which alone gives it up"));
+  }
+  if (entry.released) return absl::OkStatus();
+  const bool is_made =
+      entry.ready() && (entry.task == nullptr ||  // Else all of its call runs again.
+                        entry.task->state == TaskState::kFinished);
+  if (!is_made) return absl::UnavailableError(absl::StrCat(name, " is being made"));
+  if (entry.state != ObjectState::kStore) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, " is in no store: it is a small value, or an error"));
+  }
+  SHEAF_RETURN_IF_ERROR(CheckRecipe(tasks, entry));
+  if (entry.uses != 0 && !though_used)
+    return absl::UnavailableError(absl::StrCat(name, " is used by a call, or is inside a value"));
+  if (entry.extra) entry.extra->unreachable = false;
+  tasks.references().SetPending(entry);
+  entry.released = entry.task->given_up = true;
+  return absl::OkStatus();
 }
 
 }  // namespace sheaf

@@ -87,6 +87,7 @@ struct TaskRecord {
   bool cancelled : 1 = false;
   bool returned_before : 1 = false;  // Given back unstarted: goes to the front.
   bool sampled : 1 = false;          // Its time from submission to result is measured.
+  bool given_up : 1 = false;  // A result was given up, not lost: its next run takes no retry.
 
   bool has_reference_arguments() const { return references && !references->arguments.empty(); }
   bool is_traced() const { return references && references->trace.is_set(); }

@@ -442,7 +442,9 @@ void TaskTable::Complete(TaskRecord& task) {
 
 bool TaskTable::TakeRetry(TaskRecord& task, const Error* unrecorded) {
   if (task.cancelled) return false;
-  if (!task.stream || !task.stream->again) {
+  const bool is_free = task.given_up || (task.stream && task.stream->again);
+  task.given_up = false;
+  if (!is_free) {
     if (task.retries_left == 0) return false;
     if (task.retries_left > 0) --task.retries_left;
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/status/status.h"
 #include "base/clock.h"
 #include "metrics/counter.h"
 #include "telemetry/event_writer.h"
@@ -84,8 +85,8 @@ class TaskTable {
     latency_ = {{tasks, calls}};
     events_ = events;
   }
-  // Takes one retry and prepares the next attempt; false: none left (or cancelled). `unrecorded`: how
-  // this attempt ended, if no executor can have recorded that.
+  // Takes one retry, unless results were given up, and prepares the next attempt; false: none left
+  // (or cancelled). `unrecorded`: how this attempt ended, if no executor can have recorded that.
   bool TakeRetry(TaskRecord& task, const Error* unrecorded = nullptr);
 
   // Streams.
@@ -193,6 +194,31 @@ class TaskTable {
   // `process` died: what it kept is let go, streams it produced end with `error`.
   void ProcessDied(ProcessId process);
 };
+
+// Frees all copies of an object that this process owns, and keeps the reference: whoever reads it
+// next, here or in another process, has it made again by the calls that made it. For caches, which
+// keep what there is room for.
+//
+// It passes from kStore to kPending and `released`, as what only lineage holds does, so all that
+// may meet it is known: a get, a call that has it as an argument and a question of a borrower make
+// it again (TaskTable::Remake, once for all of them). A borrower or a running call that has its old
+// place is told by the store that it is not there, and asks the owner. Who looks at its bytes keeps
+// them. The answer to a search that was under way finds it pending, and the search begins anew. The
+// death of a node concerns it no more. Its run takes no retry, nor do those of what has to be made
+// again for it: nothing failed.
+//
+// Refused, and nothing changes:
+//   kInvalidArgument     another process owns it;
+//   kUnavailable         it is being made or used; later it may do. `though_used`: use is no
+//                        reason, as a value that holds a reference counts as one; a call that
+//                        waits for it waits until it has been made again;
+//   kFailedPrecondition  it is in no store, or it or something that it would be made from could not
+//                        be made again: it was put or came from an actor, and nobody holds it; its
+//                        recipe was evicted; or over kMostRecipes calls would have to be looked at.
+// Later it may become so: when recipes pass their bound the oldest go. Then who reads it gets
+// kReconstructionFailed.
+inline constexpr size_t kMostRecipes = 10'000;
+absl::Status GiveUp(TaskTable& tasks, ObjectEntry& entry, bool though_used);
 
 // The text form of an Error inside frames.
 std::string EncodeError(const Error& error);

@@ -161,6 +161,8 @@ _KNOWN: dict[str, Any] = {
     "max_errored_blocks": 0,
     "enable_progress_bars": True,
     "broadcast_join_bytes": 64 * _MIB,
+    "cache_memory_bytes": None,
+    "cache_directory": None,
     "small_input_bytes": 8 * _MIB,  # Below this, what needs no function of the user runs here.
     "skewed_partition_factor": 4.0,
     "skewed_partition_bytes": 256 * _MIB,
@@ -189,6 +191,10 @@ class DataContext:
         enable_progress_bars: whether progress is shown on a terminal.
         execution_options: ExecutionOptions.
         broadcast_join_bytes: a join whose one side is smaller moves only that side.
+        cache_memory_bytes: that the caches of a process in memory (cache("memory")) may have
+            together, as the last of them found it; None: 0.4 of the cluster's object store.
+        cache_directory: where nodes write the files of cache("disk"); None: into the spill
+            directory of their session, from which they go with the job, however that ends.
         small_input_bytes: below this, what needs no function of the user's runs in this process.
         skewed_partition_factor, skewed_partition_bytes: a partition of a sort or a join that has
             over so many times the bytes of the median, and over so many bytes, is split.

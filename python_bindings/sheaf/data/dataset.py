@@ -12,6 +12,7 @@ import sheaf
 from sheaf.data import block as blocks
 from sheaf.data import plan, transforms
 from sheaf.data.background import InBackground
+from sheaf.data.caches.ahead import Ahead
 from sheaf.data.context import DataContext
 from sheaf.data.exchanges.skew import ExchangeSkew
 from sheaf.data.iterator import DataIterator, table_of
@@ -82,7 +83,9 @@ class Dataset(
 
     def _bundles(self) -> Any:
         execution = self._execute()
-        return execution if execution.is_light() else InBackground(execution)
+        if not execution.is_light():
+            return InBackground(execution)
+        return Ahead(execution) if execution.reads_caches() else execution
 
     # What it is.
 
@@ -242,7 +245,7 @@ class Dataset(
 
     def _tables_now(self, limit: int | None) -> list[Any]:
         node = self._plan if limit is None else plan.Limit((self._plan,), limit)
-        return [table_of(bundle) for bundle in self._run(node)]
+        return [table_of(bundle) for bundle in Ahead(iter(self._run(node)))]
 
     def take(self, limit: int = 20) -> list[dict[str, Any]]:
         """The first rows.

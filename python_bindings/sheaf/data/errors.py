@@ -13,6 +13,7 @@ from sheaf.exceptions import RayError, UserCodeException
 
 __all__ = [
     "BatchError",
+    "CacheLostError",
     "ColumnNotFoundError",
     "DataError",
     "FileFormatError",
@@ -118,6 +119,22 @@ class MissingPackageError(DataError, ImportError):
 
     def __reduce__(self) -> Any:
         return type(self), (self.what, self.package)
+
+
+class CacheLostError(DataError):
+    """A file of cache("disk") is gone, and its block could not be made again, as it came from an
+    actor, or from a task that may not run again. `path` and `node_id` say where it was."""
+
+    def __init__(self, path: str, node_id: str):
+        self.path, self.node_id = path, node_id
+        super().__init__(path, node_id)
+
+    def __str__(self) -> str:
+        return (
+            f"the cached block {self.path} of node {self.node_id} is gone, and could not be made "
+            "again, as it came from an actor or a task that may not run again: unpersist(), and "
+            "cache() anew"
+        )
 
 
 class NotRepeatableError(DataError):

@@ -93,6 +93,23 @@ class Blocks(Node):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class CachedBlocks(Blocks):
+    """Blocks of cache().
+
+    Attributes:
+        cache: of sheaf.data.caches.
+        on_disk: some are files, which are read first.
+    """
+
+    cache: Any = None
+    on_disk: bool = False
+
+    @property
+    def described(self) -> str:
+        return str(self.cache.text())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Read(Node):
     """What a datasource gives."""
 

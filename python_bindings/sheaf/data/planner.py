@@ -50,10 +50,12 @@ class Planner:
         self._context, self._budget = context, budget
         self._cpus = max(1, int(cpus))
         self.operators: list[Operator] = []
+        self._root: logical.Node | None = None
 
     def plan(self, node: logical.Node) -> list[Operator]:
         """Operators for a logical plan, the last one's outputs its result."""
-        self._build(optimized(node))
+        self._root = optimized(node)
+        self._build(self._root)
         return self.operators
 
     def _build(self, node: logical.Node) -> None:
@@ -92,6 +94,17 @@ class Planner:
 
     def _build_Blocks(self, node: logical.Blocks, feeders: list[int]) -> int:
         return self._add(Operator(node.name, "source", bundles=node.bundles))
+
+    def _build_CachedBlocks(self, node: logical.CachedBlocks, feeders: list[int]) -> int:
+        source = self._build_Blocks(node, feeders)
+        if not node.on_disk:
+            return source
+        function = MapFunction(target_bytes=self._context.target_max_block_size)
+        stage = Stage(function, TaskOptions(), spread=True)
+        # What only reads files that are here maps them here.
+        is_little = node is self._root or (logical.known_bytes(node) or 0) < self._small
+        here = is_little and node.cache.is_here()
+        return self._add(self._map(node.name, source, stage, alone=True, here=here))
 
     def _build_Read(self, node: logical.Read, feeders: list[int]) -> int:
         size = self._block_bytes

@@ -18,6 +18,8 @@ from sheaf import cloudpickle, exceptions
 from sheaf.data import context as settings
 from sheaf.data import executor as machine
 from sheaf.data import plan, tasks
+from sheaf.data.caches.files import node_of
+from sheaf.data.caches.keeper import KEEPER
 from sheaf.data.drawing import Drawing
 from sheaf.data.errors import NotRepeatableError
 from sheaf.data.exchanges.partition import Pieces
@@ -28,6 +30,7 @@ from sheaf.data.resting import Resting
 from sheaf.data.stats import ExecutionStats
 from sheaf.data.task_context import TaskContext
 from sheaf.experimental.locations import get_local_object_locations
+from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _INLINE_BYTES = 32 << 10  # A function or a block that is larger goes through the store.
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0005, 0.005
@@ -74,7 +77,7 @@ class Execution:
         self._running: dict[int, _Running] = {}
         self._actors: dict[int, tuple[Any, Any]] = {}  # Handle, and a reference ready with it.
         self._resting = Resting()
-        self._calls: dict[int, Any] = {}
+        self._calls: dict[tuple[int, str], Any] = {}  # By operator and node.
         self._stored: dict[int, tuple[Any, Any]] = {}  # By id(table): it, and a reference to it.
         self._sources: list[Any] = []  # Those references.
         self._functions: dict[int, tuple[str, Any]] = {}
@@ -94,6 +97,8 @@ class Execution:
         self._drawings: dict[int, Drawing] = {}
         self._drawn: set[int] = set()  # Of which the machine wants more.
         self._progress = Progress(name, context.enable_progress_bars)
+        self._caches = KEEPER.used(node)
+        self.stats.caches += [(cache, cache.recomputed) for cache in self._caches]
 
     def __iter__(self) -> Iterator[Bundle]:
         return self
@@ -116,6 +121,14 @@ class Execution:
     def is_light(self) -> bool:
         """Whether nothing of it runs elsewhere, so that a thread for it is not worth it."""
         return all(operator.kind != "map" or operator.here for operator in self._operators)
+
+    def reads_caches(self) -> bool:
+        """Whether some blocks may have to be made again when they are read."""
+        return bool(self._caches)
+
+    def pools(self) -> list[str]:
+        """The names of operators that run in actors."""
+        return [operator.name for operator in self._operators if operator.pool is not None]
 
     def has_output(self) -> bool:
         """Whether next() gives a block at once."""
@@ -153,6 +166,8 @@ class Execution:
         running, self._running = list(self._running.values()), {}
         self.stats.finish(self._machine)
         self._progress.close()
+        if self._caches:
+            KEEPER.look()
         if not running or not sheaf.is_initialized():
             return
         ends = [task.ended for task in running if not task.has_ended]
@@ -239,9 +254,10 @@ class Execution:
             *(one for one in given if _lies_elsewhere(one)),
         )
         if command.actor is None:
-            call = self._calls.get(command.operator)
+            node_id = node_of(command.work)
+            call = self._calls.get((command.operator, node_id))
             if call is None:
-                call = self._calls[command.operator] = _remote_task(operator)
+                call = self._calls[command.operator, node_id] = _remote_task(operator, node_id)
             stream = call.remote(*self._function(command.operator), *arguments)
         else:
             handle, _ = self._actors[command.actor]
@@ -284,6 +300,7 @@ class Execution:
             pickled: Any = cloudpickle.dumps(self._operators[index].run.function)
             if len(pickled) > _INLINE_BYTES:
                 pickled = sheaf.put(pickled)
+                self._sources.append(pickled)
             found = self._functions[index] = (f"{self._word}.{index}", pickled)
         return found
 
@@ -397,6 +414,8 @@ class Execution:
         task.has_ended = True
         self.stats.task_ended(task.operator, time.perf_counter() - task.began)
         self._machine.task_ended(number)
+        if self._caches:
+            KEEPER.look_soon()
 
     def _failed(self, number: int, error: exceptions.RayError) -> None:
         task = self._running[number]
@@ -459,8 +478,11 @@ def _amounts(needs: Any) -> dict[str, Any]:
     return out
 
 
-def _remote_task(operator: Operator) -> Any:
+def _remote_task(operator: Operator, node_id: str) -> Any:
     options = {"name": operator.name, **operator.run.options.remote, **_amounts(operator.needs)}
+    if node_id:
+        there = NodeAffinitySchedulingStrategy(node_id, soft=True)
+        options.setdefault("scheduling_strategy", there)
     if operator.run.spread:
         options.setdefault("scheduling_strategy", "SPREAD")
     return sheaf.remote(tasks.run_task).options(

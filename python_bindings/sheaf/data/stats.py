@@ -91,6 +91,7 @@ class ExecutionStats:
         self.peak_bytes = 0
         self.errored_blocks = 0
         self.exchanges: list[tuple[OperatorStats, Counts]] = []
+        self.caches: list[tuple[Any, int]] = []  # That are read, with what they had recomputed.
 
     def output(self, operator: int, header: Any) -> None:
         """A block has come."""
@@ -132,6 +133,7 @@ class ExecutionStats:
         """As stats() shows it."""
         shown = [stats for stats in self.operators if stats.tasks or stats.rows]
         parts = [stats.text(number) for number, stats in enumerate(shown, 1)]
+        parts += [f"Read: {cache.text(before)}" for cache, before in self.caches]
         parts.append(
             "Dataset execution:\n"
             f"* Total time: {self.total_s:.2f}s\n"

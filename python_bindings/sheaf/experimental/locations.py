@@ -68,3 +68,24 @@ def get_local_object_locations(
             "did_spill": (not in_reach) if here in nodes else None,
         }
     return rows
+
+
+def give_up(
+    obj_refs: list[_core.ObjectRef[Any]], though_used: bool = False
+) -> list[tuple[bool, str] | None]:
+    """Frees the bytes of objects on all nodes, though they are referred to: whoever reads one next
+    has it made again by the task that made it, which takes none of its retries. For caches.
+
+    Args:
+        obj_refs: references to results of tasks which this process submitted.
+        though_used: also of those that calls use, or that are inside other values. Calls that wait
+            for one wait until it has been made again.
+
+    Returns:
+        For each None, or why its bytes stay: whether they may go later (it is being made, or is
+        used), and words. Results of actors and what was put could not be made again.
+
+    Raises:
+        TypeError: an item is no ObjectRef.
+    """
+    return _core.give_up(list(obj_refs), though_used)

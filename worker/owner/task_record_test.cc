@@ -1,8 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "worker/owner/inline_bytes.h"
+// What the record of a call is made of: the bytes of its arguments, its target.
+#include "worker/owner/task_record.h"
 
 #include <catch2/catch.hpp>
 #include <string>
+
+#include "worker/owner/created_actors.h"
+#include "worker/owner/task_submitter.h"
 
 namespace sheaf {
 namespace {
@@ -35,6 +39,19 @@ TEST_CASE("moving takes the bytes, short or long, and leaves none") {
     to.append("again");
     CHECK(Contents(to) == "again");
   }
+}
+
+SCENARIO("a target is what it was made of, and nothing else") {
+  OwnedLease lease;
+  ActorClient actor;
+  CreatedActor created;
+  const TaskTarget nobody, of_lease(&lease), of_actor(&actor), of_created(&created);
+  CHECK(of_lease.lease() == &lease);
+  CHECK(of_actor.actor() == &actor);
+  CHECK(of_created.created() == &created);
+  for (const TaskTarget& other : {nobody, of_actor, of_created}) CHECK(other.lease() == nullptr);
+  for (const TaskTarget& other : {nobody, of_lease, of_created}) CHECK(other.actor() == nullptr);
+  for (const TaskTarget& other : {nobody, of_lease, of_actor}) CHECK(other.created() == nullptr);
 }
 
 }  // namespace

@@ -1,0 +1,175 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Blocks in files on the nodes that made them; the store has none of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import uuid
+import weakref
+from collections import deque
+from typing import Any
+
+import sheaf
+from sheaf.data.caches import files
+from sheaf.data.caches.keeper import KEEPER, Cache, Kept, give_up
+from sheaf.data.errors import WriteError
+from sheaf.data.operators import Bundle
+from sheaf.exceptions import OutOfDiskError, RayError
+from sheaf.experimental.locations import get_local_object_locations
+from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+_WAIT_S = 30.0  # For files to be removed.
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Filed(Kept):
+    """A block that has a file.
+
+    Attributes:
+        file: it.
+        writing: a reference that is ready when the file has been written once more.
+    """
+
+    file: Any = None
+    writing: Any = None
+
+
+class OnDisk(Cache):
+    """A cache on disk.
+
+    Args:
+        source: the plan that makes the blocks.
+        directory: for the files; None: that of the job.
+    """
+
+    level = "disk"
+
+    def __init__(self, source: Any, directory: str | None) -> None:
+        super().__init__(source)
+        self._directory = None if directory is None else os.path.abspath(directory)
+        self._name = f"cache-{uuid.uuid4().hex[:12]}"
+        self._bundles: list[Bundle] = []
+        self._pending: deque[tuple[_Filed, Any]] = deque()
+        self._node_ids: set[str] = set()
+        self._most_pending = 2 * max(1, os.cpu_count() or 1)
+        remove = functools.partial(
+            files.begin_to_remove, self._directory, self._name, self._node_ids
+        )
+        # Not at the end of the interpreter: the session has ended then.
+        self._finalizer = weakref.finalize(self, KEEPER.later, remove)
+        self._finalizer.atexit = False
+        KEEPER.add(self)
+
+    def add(self, bundle: Bundle) -> None:
+        """A block has been made: it is being written.
+
+        Raises:
+            OutOfDiskError: there is no room for it, or for one before.
+            WriteError: one could not be written.
+        """
+        if isinstance(bundle.block, sheaf.ObjectRef):  # Else it is small, and in this process.
+            name = f"{self._name}/{len(self._bundles)}.arrow"
+            file = files.CachedFile(
+                name, self._directory, bundle.start, bundle.stop, bundle.size_bytes, bundle.block
+            )
+            block = _Filed(bundle.block, bundle.size_bytes, file=file)
+            self._pending.append((block, self._write(file)))
+            self.has_files = True
+            bundle = dataclasses.replace(bundle, block=file, start=0, stop=bundle.num_rows)
+        self._bundles.append(bundle)
+        while len(self._pending) > self._most_pending:
+            self._finish_one()
+
+    def finish(self) -> list[Bundle]:
+        """All blocks have been made.
+
+        Returns:
+            Bundles of their files.
+
+        Raises:
+            OutOfDiskError, WriteError: as of add.
+        """
+        while self._pending:
+            self._finish_one()
+        KEEPER.look()
+        return self._bundles
+
+    def _write(self, file: files.CachedFile) -> Any:
+        places = get_local_object_locations([file.ref])[file.ref]["node_ids"]
+        call = files.write
+        if places:
+            call = call.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(places[0], soft=True)
+            )
+        self._node_ids.update(places)
+        return call.remote(dataclasses.replace(file, ref=None), file.ref)
+
+    def _finish_one(self) -> None:
+        block, written = self._pending.popleft()
+        path, node_id = sheaf.get(written)
+        if path in ("full", "failed"):
+            error = OutOfDiskError if path == "full" else WriteError
+            raise error(f"cache: level='disk': {node_id}")
+        block.file.path, block.file.node_id = path, node_id
+        self._node_ids.add(node_id)
+        self.blocks.append(block)
+        KEEPER.look_soon()
+
+    def settle(self) -> None:
+        """Blocks have files now, and go. Those that were made again, as a file or a node was lost,
+        are written once more, where they are."""
+        going = []
+        for block in self.blocks:
+            if block.stays:  # Its file is all that there is.
+                block.file.ref = None
+            elif block.came_back and block.may_go:
+                block.came_back, block.writing = False, self._write(block.file)
+            elif block.writing is not None:
+                if sheaf.wait([block.writing], timeout=0)[0]:
+                    self._written_again(block)
+            elif block.may_go:
+                going.append(block)
+        give_up(going)
+        self.blocks = [block for block in self.blocks if block.file.ref is not None]
+
+    def _written_again(self, block: _Filed) -> None:
+        written, block.writing = block.writing, None
+        try:
+            path, node_id = sheaf.get(written)
+        except RayError:
+            return
+        if path not in ("full", "failed"):
+            block.file.path, block.file.node_id = path, node_id
+            self._node_ids.add(node_id)
+
+    def end(self) -> None:
+        """It was unpersisted: the files go, and what others read of it is made again."""
+        self.has_ended = True
+        self.forget_return()
+        self._finalizer.detach()
+        pending = [written for _, written in self._pending]
+        self._pending.clear()
+        if not sheaf.is_initialized():
+            return
+        if pending:
+            sheaf.wait(pending, num_returns=len(pending), timeout=_WAIT_S)
+        gone = files.begin_to_remove(self._directory, self._name, self._node_ids)
+        if gone:
+            sheaf.wait(gone, num_returns=len(gone), timeout=_WAIT_S)
+        KEEPER.look()
+
+    def is_here(self) -> bool:
+        """Whether this process can map all of the files."""
+        here = sheaf.get_runtime_context().get_node_id() if sheaf.is_initialized() else ""
+        return self._node_ids == {here}
+
+    def text(self, before: int = 0) -> str:
+        """As explain() and stats() show it."""
+        KEEPER.look()
+        made = [bundle for bundle in self._bundles if isinstance(bundle.block, files.CachedFile)]
+        return (
+            f"cached (disk, {0 if self.has_ended else len(made)} of {len(self._bundles)} blocks on "
+            f"disk, {self.recomputed - before} recomputed)"
+        )

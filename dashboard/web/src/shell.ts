@@ -6,7 +6,8 @@ export function quoted(word: string): string {
   return `'${word.replace(/[\x00-\x1f\x7f]/g, "?").replaceAll("'", `'\\''`)}'`;
 }
 
-function word(text: string): string {
+/** Quoted where a shell would take it for more than a word. */
+export function word(text: string): string {
   return /^[\w./:=@%+-]+$/.test(text) ? text : quoted(text);
 }
 

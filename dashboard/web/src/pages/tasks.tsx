@@ -4,6 +4,7 @@ import { type FunctionRow, getJson, getText, Refusal, type Rows, type TaskRow } 
 import { brief, count, duration } from "../format";
 import { Ago, Card, Choice, Command, Copy, Empty, Facts, Name, Page, Problem, State, useLoaded } from "../parts";
 import { go, Link, linkTo, nodeOf, query, withQuery } from "../router";
+import { word } from "../shell";
 import { type Column, Table } from "../table";
 import { TextView } from "../text_view";
 
@@ -181,7 +182,7 @@ function TaskDetails(props: { id: string; rows: TaskRow[]; last: TaskRow }) {
         </Card>
         <Card title={ended ? "Outcome" : "Why it has not ended"}>
           {ended ? <Outcome of={last} /> : <Why id={task} />}
-          <Command line={ended ? "sheaf list tasks --ended" : `sheaf why ${task}`} />
+          <Command line={ended ? `sheaf list tasks --ended --filter ${word(`task_id=${task}`)}` : `sheaf why ${word(task)}`} />
         </Card>
       </div>
       <Card title="Attempts" class="flush">

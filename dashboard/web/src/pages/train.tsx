@@ -6,6 +6,7 @@ import { colorAt } from "../colors";
 import { brief, count, span } from "../format";
 import { Ago, At, Card, Command, Empty, Facts, Page, Problem, State, useLoaded } from "../parts";
 import { Link, linkTo, nodeOf } from "../router";
+import { word } from "../shell";
 import { type Column, Table } from "../table";
 import { JobNumber, Process } from "./tasks";
 
@@ -83,7 +84,7 @@ export function OneTrainRun(props: { id: string }) {
                   ["Of step", row.checkpoint_step && count(row.checkpoint_step)],
                 ]}
               />
-              <Command line={`sheaf list train-runs --json | jq '.train_runs[] | select(.run_id == "${row.run_id}")'`} />
+              <Command line={`sheaf list train-runs --filter ${word(`run_id=${row.run_id}`)} --json`} />
             </Card>
           </div>
           <MetricCharts of={run.history.series} />

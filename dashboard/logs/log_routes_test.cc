@@ -2,9 +2,12 @@
 // Logs over HTTP, of two nodes whose answers the test makes up.
 #include "dashboard/logs/log_routes.h"
 
+#include <atomic>
 #include <boost/json/value.hpp>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <map>
+#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -217,6 +220,30 @@ struct Fixture {
   }
 };
 
+// A viewer that takes all, and remembers it.
+class Watched final : public http::Stream {
+ public:
+  bool Write(std::string bytes) override {
+    const MutexLock lock(mutex_);
+    text_ += bytes;
+    return true;
+  }
+  void Close(uint16_t code, std::string) override { code_ = code; }
+  bool open() const override { return code_ == 0; }
+  void OnChange(std::function<void()>) override {}
+
+  std::string Text() const {
+    const MutexLock lock(mutex_);
+    return text_;
+  }
+  uint16_t Code() const { return code_; }
+
+ private:
+  mutable Mutex mutex_;
+  std::string text_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<uint16_t> code_ = 0;
+};
+
 std::string Lines(int from, int to) {
   std::string all;
   for (int i = from; i < to; ++i) absl::StrAppend(&all, "line ", i, "\n");
@@ -363,6 +390,50 @@ TEST_CASE("one follower's node that does not answer holds up no other") {
   fixture.nodes.Is(2, ErrorKind::kNone);
   fixture.nodes.Log(2, "node.log", "again\n");
   CHECK_FALSE(stuck.Read("again\n").empty());
+}
+
+TEST_CASE("a follower for which there is no memory ends, and the others go on") {
+  Fixture fixture;
+  std::atomic<bool> out_of_memory = false;
+  const AskNode ask = [&](const proto::StateQuery& query,
+                          Nanos) -> absl::StatusOr<proto::StateAnswer> {
+    if (out_of_memory && query.log().node() == 2) throw std::bad_alloc();
+    return fixture.nodes.Answer(query);
+  };
+  LogFollower follower(ask);
+  fixture.nodes.Log(1, "node.log", "one\n");
+  fixture.nodes.Log(2, "node.log", "two\n");
+  const auto here = std::make_shared<Watched>(), there = std::make_shared<Watched>();
+  const auto add = [&](const std::shared_ptr<Watched>& stream, NodeNumber node) {
+    follower.Add(stream, {.log = NodeLog(ask, {node, "node.log"})});
+  };
+  add(here, 1);
+  add(there, 2);
+  CHECK(
+      WaitUntil(20 * kSecond, [&] { return here->Text() == "one\n" && there->Text() == "two\n"; }));
+  out_of_memory = true;
+  fixture.nodes.Log(1, "node.log", "more\n");
+  CHECK(WaitUntil(20 * kSecond, [&] { return there->Code() == 1011; }));
+  CHECK(WaitUntil(20 * kSecond, [&] { return here->Text() == "one\nmore\n"; }));
+  CHECK(here->Code() == 0);
+}
+
+TEST_CASE("what is held of a log is bounded in the form that is sent, whatever is in it") {
+  Fixture fixture;
+  fixture.nodes.Log(1, "node.log", std::string(3 * kLogPieceBytes, '\0'));
+  for (const LogText::Form form : {LogText::Form::kAsItIs, LogText::Form::kInJson}) {
+    LogTail tail(fixture.ask, {.log = NodeLog(fixture.ask, {1, "node.log"}),
+                               .text = LogText(form),
+                               .until = 3 * kLogPieceBytes});
+    uint64_t bytes = 0;
+    LogTail::Step step;
+    while (step.end == LogTail::End::kNone) {
+      step = tail.Next();
+      CHECK(step.text.size() <= kLogPieceBytes);
+      bytes += step.text.size();
+    }
+    CHECK(bytes == (form == LogText::Form::kInJson ? 6 : 1) * 3 * uint64_t{kLogPieceBytes});
+  }
 }
 
 TEST_CASE("logs of a job come from the node that it runs on") {

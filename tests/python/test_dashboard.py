@@ -4,9 +4,11 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -15,6 +17,7 @@ import pytest
 import sheaf
 from conftest import WAIT_S, is_running, wait_until
 from sheaf.cluster_utils import _program
+from sheaf.job_submission import JobSubmissionClient
 
 
 def sheaf_command(*arguments):
@@ -27,6 +30,21 @@ def sheaf_command(*arguments):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def dashboards_of(session):
+    """The pids of a head's dashboard processes."""
+    mark = session.encode()
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if b"dashboard" in words and mark in words:
+            found.append(int(name))
+    return found
 
 
 # What ray.util.state of Ray 2.60 sends, as it was recorded, and how many columns it takes.
@@ -81,18 +99,7 @@ class Head:
         return json.loads(text)["data"]["result"]
 
     def dashboards(self):
-        """The pids of its dashboard processes."""
-        mark = self.session.encode()
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{name}/cmdline", "rb") as file:
-                    words = file.read().split(b"\0")
-            except OSError:
-                continue
-            if b"dashboard" in words and mark in words:
-                found.append(int(name))
-        return found
+        return dashboards_of(self.session)
 
 
 @pytest.fixture(scope="module")
@@ -320,6 +327,53 @@ def test_another_user_of_this_machine_needs_the_token(head):
     assert done.stdout == "401"
 
 
+def test_viewers_of_a_log_that_do_not_read_cost_the_dashboard_little(head):
+    """Sixty of them, and a log whose bytes are six times as long where they are shown: it has to hold
+    what it has taken of the log and not sent."""
+    jobs = JobSubmissionClient(head.url)
+    zeros = 16_000_000  # Fewer than a log has before it is moved away.
+    jobs.submit_job(entrypoint=f"head -c {zeros} /dev/zero; sleep 1000", submission_id="zeros")
+    path = "/api/jobs/zeros/logs"
+    host, port = head.url.removeprefix("http://").split(":")
+
+    def viewer():
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        one.settimeout(WAIT_S)
+        one.connect((host, int(port)))
+        one.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        begin = one.recv(1000)  # A node answers so many of these at once.
+        assert begin.startswith(b"HTTP/1.1 200 OK"), begin
+        return one
+
+    log = pathlib.Path(head.session, "logs", "job-driver-zeros.log")
+    wait_until(lambda: log.exists() and log.stat().st_size == zeros)
+    (pid,) = dashboards_of(head.session)
+
+    def data():
+        """Bytes that the dashboard has of what its limit counts."""
+        assert dashboards_of(head.session) == [pid], "it has died"
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"VmData:\s+(\d+) kB", text)[1]) * 1024
+
+    seen = [data()]
+    viewers = [viewer() for _ in range(60)]
+    try:
+
+        def holds_what_it_will():
+            time.sleep(0.5)
+            seen.append(data())
+            return abs(seen[-1] - seen[-2]) < 1_000_000
+
+        wait_until(holds_what_it_will, lambda: f"it takes more: {seen}")
+        assert seen[-1] < 128 << 20, f"of the 256 MiB that it may have: {seen}"
+        assert head.ask("/api/version")[0] == 200
+        # None of them was ended, either.
+        assert all(one.recv(1) for one in viewers)
+    finally:
+        for one in viewers:
+            one.close()
+        jobs.stop_job("zeros")
 def test_the_dashboard_ends_with_its_node(tmp_path):
     made = Head(tmp_path)
     assert made.ask("/api/version")[0] == 200

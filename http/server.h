@@ -58,6 +58,9 @@ struct ServerOptions {
   // Not empty: who shows it is believed. What is reachable from other machines needs it, or
   // `tls.client_authority`.
   std::string token{};
+  // With it a login lasts its 12 hours, whichever server with this key is asked; empty: it ends with
+  // this server.
+  std::string session_key{};
   AccessRules access{};
   bool login = false;  // Serves /api/authenticate and /api/authentication_mode.
   TlsOptions tls{};

@@ -307,9 +307,9 @@ class HttpConnection final : public Connection,
       case Body::kNone:
         return kDroppedBody;
       case Body::kMemory:
-        return limits().body_bytes;
+        return std::min<uint64_t>(limits().body_bytes, route_->most_body_bytes);
       case Body::kFile:
-        return limits().file_bytes;
+        return std::min(limits().file_bytes, route_->most_body_bytes);
     }
     return 0;
   }

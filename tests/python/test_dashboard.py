@@ -374,6 +374,19 @@ def test_viewers_of_a_log_that_do_not_read_cost_the_dashboard_little(head):
         for one in viewers:
             one.close()
         jobs.stop_job("zeros")
+
+
+def test_a_package_that_is_too_large_is_refused_before_it_is_sent(head):
+    host, port = head.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as sender:
+        sender.sendall(
+            b"PUT /api/packages/gcs/large.zip HTTP/1.1\r\nHost: localhost\r\n"
+            b"Expect: 100-continue\r\nContent-Length: 268435457\r\n\r\n"
+        )
+        said = sender.recv(4096)
+    assert said.startswith(b"HTTP/1.1 413 "), said
+
+
 def test_the_dashboard_ends_with_its_node(tmp_path):
     made = Head(tmp_path)
     assert made.ask("/api/version")[0] == 200

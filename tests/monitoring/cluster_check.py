@@ -202,7 +202,7 @@ class Prometheus:
         text = (ROOT / "deploy/prometheus/prometheus.yml").read_text()
         for old, new in (
             ("/etc/prometheus/sheaf-metrics-token", str(cluster.token)),
-            ("/var/lib/sheaf/prometheus_sd.json", f"{folder}/prometheus_sd.json"),
+            ("/run/sheaf/prometheus_sd.json", f"{folder}/prometheus_sd.json"),
             ("scrape_interval: 15s", "scrape_interval: 1s"),
             ("evaluation_interval: 15s", "evaluation_interval: 1s"),
         ):

@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -214,6 +215,30 @@ def test_prometheus_finds_all_nodes_that_live(tmp_path):
         (target,) = made[0]["targets"]
         assert f"http://{target}" in head.said["metrics_url"]
         assert json.loads(asked(head.url, "/api/prometheus/sd")[1]) == made
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is wanted")
+def test_another_user_reads_the_list_of_nodes_and_nothing_else_of_the_head(tmp_path):
+    """As a Prometheus does: a node is strict with its files, and the service manager asks for it."""
+    before = os.umask(0o077)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="sd-") as folder,
+            Head(tmp_path, f"--sd-file={folder}/prometheus_sd.json") as head,
+        ):
+            os.chmod(folder, 0o755)
+
+            def read(path):
+                return subprocess.run(
+                    ["cat", path], capture_output=True, text=True, timeout=WAIT_S, user=65534
+                ).stdout
+
+            file = pathlib.Path(folder, "prometheus_sd.json")
+            wait_until(file.exists)
+            assert read(file) == file.read_text() != ""
+            assert read(f"{head.session}/node") == ""
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user is wanted")

@@ -253,6 +253,58 @@ def test_what_ray_asks_is_answered_with_its_columns(head, driver, asked):
     del kept, speaker, waits
 
 
+def _infeasible(head):
+    """What the nodes' metrics say, by kind."""
+    said = json.loads(sheaf_command("status", "--json", "--address", head.session))
+    with urllib.request.urlopen(said["metrics_url"], timeout=WAIT_S) as answer:
+        lines = answer.read().decode().splitlines()
+    found = [line for line in lines if line.startswith("sheaf_scheduler_infeasible")]
+    kinds = [re.search('kind="([a-z]+)"', line) for line in found]
+    return {
+        kind[1] if kind else "all": int(line.rpartition(" ")[2])
+        for kind, line in zip(kinds, found, strict=True)
+    }
+
+
+def test_what_the_head_places_itself_waits_in_sight(head, driver):
+    """Detached actors, submitted jobs and groups are in no raylet's queue."""
+
+    def demand():
+        status, text = head.ask("/api/sheaf/demand")
+        assert status == 200, text
+        return json.loads(text)
+
+    def status():
+        return sheaf_command("status", "--address", head.session)
+
+    assert demand()["shapes"] == []
+    assert "nothing waits for resources" in status()
+    actor = Speaker.options(name="Waits", lifetime="detached", num_gpus=3).remote()
+    jobs = JobSubmissionClient(head.url)
+    jobs.submit_job(entrypoint="true", submission_id="waits", entrypoint_num_gpus=4)
+    group = sheaf.util.placement_group([{"CPU": 512}])
+    wait_until(lambda: len(demand()["shapes"]) == 2, lambda: f"{demand()} {status()}")
+    wait_until(lambda: demand()["gangs"], lambda: f"{demand()}")
+    shapes = {shape["resources"]["GPU"]: shape for shape in demand()["shapes"]}
+    assert sorted(shapes) == [3, 4]
+    assert all(shape["infeasible"] and shape["count"] == 1 for shape in shapes.values())
+    assert "detached actor Speaker: no node has" in shapes[3]["words"]
+    assert "job waits: no node has" in shapes[4]["words"]
+    report = json.loads(head.ask("/api/cluster_status")[1])["data"]["clusterStatus"]
+    asked = report["loadMetricsReport"]["resourceDemand"]
+    assert sorted(amounts["GPU"] for amounts, count in asked) == [3, 4]
+    assert "job waits: no node has" in status()
+    wanted = {"lease": 0, "group": 1, "actor": 1, "submission": 1}
+    wait_until(lambda: _infeasible(head) == wanted, lambda: f"{_infeasible(head)}")
+
+    sheaf.kill(actor)
+    jobs.stop_job("waits")
+    sheaf.util.remove_placement_group(group)
+    wait_until(lambda: demand()["shapes"] == demand()["gangs"] == [], lambda: f"{demand()}")
+    assert "nothing waits for resources" in status()
+    wait_until(lambda: not any(_infeasible(head).values()), lambda: f"{_infeasible(head)}")
+
+
 @pytest.mark.parametrize("lifetime", [None, "detached"])
 def test_an_actor_is_killed_for_good(head, driver, lifetime):
     options = {"name": "Victim", "max_restarts": -1, "lifetime": lifetime}

@@ -2,8 +2,8 @@
 """Stands in for the scheduler and for the kubelet of the one node: containers are processes.
 
 A pod has a network namespace, with an address; its container in it namespaces of mounts and of
-processes, with the root of this machine under a layer of its own, read-only, and the program and the
-package of this build where the image has them. Users, capabilities, volumes, variables, probes,
+processes, with the root of this machine under a layer of its own, read-only, and the
+program of the image and the package of this build where the image has them. Users, capabilities, volumes, variables, probes,
 preStop and the grace of an end are those of the pod. Limits of memory and of CPUs are not enforced.
 """
 
@@ -21,6 +21,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from typing import NamedTuple
 
 from control_plane import NODE, Api, Object, Refused, until
 from network import DOMAIN, GATEWAY, Network
@@ -36,15 +37,25 @@ IMAGE = {  # As deploy/image/build.sh configures it.
     "LANG": "C.UTF-8",
     "PYTHONPATH": f"{ROOT}/build/python:{ROOT}/build/python/sheaf/_ray/_alias",
 }
-# LAYER SOURCES ETC [VOLUME TARGET ro|rw]... -- COMMAND...
+
+
+class Image(NamedTuple):
+    """What an image has of Sheaf: the program, and the folder of the Python package."""
+
+    program: pathlib.Path
+    packages: pathlib.Path
+
+
+Images = dict[str, Image]  # Those that there are, by their names.
+# LAYER SOURCES PROGRAM PACKAGES ETC [VOLUME TARGET ro|rw]... -- COMMAND...
 CONTAINER = """
 set -e
-layer=$1 sources=$2 etc=$3; shift 3
+layer=$1 sources=$2 program=$3 packages=$4 etc=$5; shift 5
 root=$layer/root
 mount --make-rprivate /
 mount -t tmpfs layer $layer
 mkdir -p $layer/upper/usr/local/bin $layer/work $root
-ln -s $sources/build/cli/sheaf $layer/upper/usr/local/bin/sheaf
+ln -s $program $layer/upper/usr/local/bin/sheaf
 ln -s sheaf $layer/upper/usr/local/bin/ray
 mount -t overlay overlay -o lowerdir=/,upperdir=$layer/upper,workdir=$layer/work $root
 mount --rbind /dev $root/dev
@@ -53,6 +64,7 @@ mount -t proc proc $root/proc
 mount -t sysfs -o ro sysfs $root/sys
 mkdir -p $root$sources
 mount --bind -o ro $sources $root$sources
+mount --bind -o ro $packages $root$sources/build/python
 folder=$sources
 while [ $folder != / ]; do  # Not all may have been everybody's to go through.
   folder=$(dirname $folder)
@@ -99,8 +111,8 @@ class Container:
     def __init__(
         self, spec: Object, pod: Object, sandbox: int, folder: pathlib.Path, given: Object
     ):
-        """`given`: `environment`; `mounts`: (source, target, ro or rw); `etc`: a folder of files
-        for /etc."""
+        """`given`: `image`; `environment`; `mounts`: (source, target, ro or rw);
+        `etc`: a folder of files for /etc."""
         security = {**pod["spec"].get("securityContext", {}), **spec.get("securityContext", {})}
         user, group = security["runAsUser"], security["runAsGroup"]
         self._user = [
@@ -114,7 +126,7 @@ class Container:
         words = [
             *("nsenter", "--target", str(sandbox), "--net", "--uts"),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
-            *("sh", "-c", CONTAINER, "sh", layer, ROOT, given["etc"]),
+            *("sh", "-c", CONTAINER, "sh", layer, ROOT, *given["image"], given["etc"]),
             *(str(part) for mount in given["mounts"] for part in mount),
             *("--", *self._user, *spec.get("command", []), *spec.get("args", [])),
         ]
@@ -192,7 +204,9 @@ class Probe:
 class Pod:
     """A pod of the node: its sandbox, and the thread that does with it what the API says."""
 
-    def __init__(self, api: Api, pod: Object, network: Network, folder: pathlib.Path):
+    def __init__(
+        self, api: Api, pod: Object, network: Network, folder: pathlib.Path, images: Images
+    ):
         self.spec, self._folder, self._api = pod, folder, api
         self.restarts, self.last_words = 0, ""  # What preStop said.
         self.container: Container | None = None
@@ -201,14 +215,9 @@ class Pod:
         self._etc.mkdir(parents=True)
         self._sandbox = subprocess.Popen(
             [
-                "unshare",
-                "--net",
-                "--uts",
-                "sh",
-                "-c",
-                'hostname "$1" && echo && exec sleep infinity',
-            ]
-            + ["sh", name],
+                *("unshare", "--net", "--uts", "sh", "-c"),
+                *('hostname "$1" && echo && exec sleep infinity', "sh", name),
+            ],
             stdout=subprocess.PIPE,
         )
         assert self._sandbox.stdout.readline() == b"\n"
@@ -218,6 +227,7 @@ class Pod:
         search = f"search {space} {DOMAIN} {DOMAIN.partition('.')[2]}\n"
         (self._etc / "resolv.conf").write_text(f"nameserver {GATEWAY}\n{search}options ndots:5\n")
         (self._container,) = pod["spec"]["containers"]
+        self._image = images.get(self._container["image"])
         self._ports = {port["name"]: port["containerPort"] for port in self._container["ports"]}
         self._since = now()
         self.thread = threading.Thread(target=self._live, name=name, daemon=True)
@@ -293,6 +303,7 @@ class Pod:
         for key in ("command", "args"):
             spec[key] = [self._expanded(word, environment) for word in spec.get(key, [])]
         given = {"environment": environment, "mounts": mounts, "etc": self._etc}
+        given["image"] = self._image
         folder = self._folder / str(self.restarts)
         folder.mkdir()
         return Container(spec, self.spec, self._sandbox.pid, folder, given)
@@ -300,6 +311,9 @@ class Pod:
     # Its life.
     def _live(self) -> None:
         back_off = FIRST_BACK_OFF_S
+        if not self._image:
+            self._say(False, {"waiting": {"reason": "ImagePullBackOff"}}, "Pending")
+            self.deleted.wait()
         while not self.deleted.is_set():
             self.container = self._run()
             self._watch(self.container)
@@ -332,12 +346,12 @@ class Pod:
                 said = ready.holds
                 self._say(ready.holds, running)
 
-    def _say(self, ready: bool, state: Object) -> None:
+    def _say(self, ready: bool, state: Object, phase: str = "Running") -> None:
         """The status of the pod, to the API server."""
         kinds = {"PodScheduled": True, "Initialized": True}
         kinds |= {"ContainersReady": ready, "Ready": ready}
         status = {
-            "phase": "Running",
+            "phase": phase,
             "podIP": self.address,
             "podIPs": [{"ip": self.address}],
             "startTime": self._since,
@@ -365,11 +379,12 @@ class Pod:
         grace = self.spec["metadata"].get("deletionGracePeriodSeconds", 0)
         end = time.monotonic() + grace
         before = self._container.get("lifecycle", {}).get("preStop", {}).get("exec")
-        if before and grace and not self.container.ended():
+        if self.container and before and grace and not self.container.ended():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 done = self.container.run(before["command"], grace)
                 self.last_words = done.stdout + done.stderr
-        self.container.end(end - time.monotonic())
+        if self.container:
+            self.container.end(end - time.monotonic())
         self._sandbox.kill()
         self._sandbox.wait()
         remove(self._api, self.spec)
@@ -390,9 +405,12 @@ def cpus(quantity: str) -> float:
 class Kubelet:
     """Of the node NODE, and the scheduler that has no other one; runs until close."""
 
-    def __init__(self, node: Api, admin: Api, network: Network, folder: pathlib.Path):
+    def __init__(
+        self, node: Api, admin: Api, network: Network, folder: pathlib.Path, images: Images
+    ):
         """`node`: what speaks for the node, and may do what nodes may; `admin` schedules."""
         self._node, self._admin, self._network, self._folder = node, admin, network, folder
+        self._images = images
         self._pods: dict[str, Pod] = {}  # By the name.
         self._ended: list[Pod] = []
         self._over = threading.Event()
@@ -458,7 +476,7 @@ class Kubelet:
                 remove(self._node, pod)
             elif not known:
                 folder = self._folder / f"{name}-{pod['metadata']['uid'][:8]}"
-                self._pods[name] = Pod(self._node, pod, self._network, folder)
+                self._pods[name] = Pod(self._node, pod, self._network, folder, self._images)
 
     @property
     def pods(self) -> dict[str, Pod]:

@@ -21,12 +21,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from typing import NamedTuple
 
 from control_plane import NODE, Api, Object, Refused, until
 from network import DOMAIN, GATEWAY, Network
 
 ROOT = pathlib.Path(__file__).parents[2]
-Images = dict[str, pathlib.Path]  # The program of each image that there is.
 LOOK_S = 0.5
 FIRST_BACK_OFF_S, LONGEST_BACK_OFF_S = 2, 300
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -37,10 +37,20 @@ IMAGE = {  # As deploy/image/build.sh configures it.
     "LANG": "C.UTF-8",
     "PYTHONPATH": f"{ROOT}/build/python:{ROOT}/build/python/sheaf/_ray/_alias",
 }
-# LAYER SOURCES PROGRAM ETC [VOLUME TARGET ro|rw]... -- COMMAND...
+
+
+class Image(NamedTuple):
+    """What an image has of Sheaf: the program, and the folder of the Python package."""
+
+    program: pathlib.Path
+    packages: pathlib.Path
+
+
+Images = dict[str, Image]  # Those that there are, by their names.
+# LAYER SOURCES PROGRAM PACKAGES ETC [VOLUME TARGET ro|rw]... -- COMMAND...
 CONTAINER = """
 set -e
-layer=$1 sources=$2 program=$3 etc=$4; shift 4
+layer=$1 sources=$2 program=$3 packages=$4 etc=$5; shift 5
 root=$layer/root
 mount --make-rprivate /
 mount -t tmpfs layer $layer
@@ -54,6 +64,7 @@ mount -t proc proc $root/proc
 mount -t sysfs -o ro sysfs $root/sys
 mkdir -p $root$sources
 mount --bind -o ro $sources $root$sources
+mount --bind -o ro $packages $root$sources/build/python
 folder=$sources
 while [ $folder != / ]; do  # Not all may have been everybody's to go through.
   folder=$(dirname $folder)
@@ -100,7 +111,7 @@ class Container:
     def __init__(
         self, spec: Object, pod: Object, sandbox: int, folder: pathlib.Path, given: Object
     ):
-        """`given`: `program`, of the image; `environment`; `mounts`: (source, target, ro or rw);
+        """`given`: `image`; `environment`; `mounts`: (source, target, ro or rw);
         `etc`: a folder of files for /etc."""
         security = {**pod["spec"].get("securityContext", {}), **spec.get("securityContext", {})}
         user, group = security["runAsUser"], security["runAsGroup"]
@@ -115,7 +126,7 @@ class Container:
         words = [
             *("nsenter", "--target", str(sandbox), "--net", "--uts"),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
-            *("sh", "-c", CONTAINER, "sh", layer, ROOT, given["program"], given["etc"]),
+            *("sh", "-c", CONTAINER, "sh", layer, ROOT, *given["image"], given["etc"]),
             *(str(part) for mount in given["mounts"] for part in mount),
             *("--", *self._user, *spec.get("command", []), *spec.get("args", [])),
         ]
@@ -204,14 +215,9 @@ class Pod:
         self._etc.mkdir(parents=True)
         self._sandbox = subprocess.Popen(
             [
-                "unshare",
-                "--net",
-                "--uts",
-                "sh",
-                "-c",
-                'hostname "$1" && echo && exec sleep infinity',
-            ]
-            + ["sh", name],
+                *("unshare", "--net", "--uts", "sh", "-c"),
+                *('hostname "$1" && echo && exec sleep infinity', "sh", name),
+            ],
             stdout=subprocess.PIPE,
         )
         assert self._sandbox.stdout.readline() == b"\n"
@@ -221,7 +227,7 @@ class Pod:
         search = f"search {space} {DOMAIN} {DOMAIN.partition('.')[2]}\n"
         (self._etc / "resolv.conf").write_text(f"nameserver {GATEWAY}\n{search}options ndots:5\n")
         (self._container,) = pod["spec"]["containers"]
-        self._program = images.get(self._container["image"])
+        self._image = images.get(self._container["image"])
         self._ports = {port["name"]: port["containerPort"] for port in self._container["ports"]}
         self._since = now()
         self.thread = threading.Thread(target=self._live, name=name, daemon=True)
@@ -297,7 +303,7 @@ class Pod:
         for key in ("command", "args"):
             spec[key] = [self._expanded(word, environment) for word in spec.get(key, [])]
         given = {"environment": environment, "mounts": mounts, "etc": self._etc}
-        given["program"] = self._program
+        given["image"] = self._image
         folder = self._folder / str(self.restarts)
         folder.mkdir()
         return Container(spec, self.spec, self._sandbox.pid, folder, given)
@@ -305,7 +311,7 @@ class Pod:
     # Its life.
     def _live(self) -> None:
         back_off = FIRST_BACK_OFF_S
-        if not self._program:
+        if not self._image:
             self._say(False, {"waiting": {"reason": "ImagePullBackOff"}}, "Pending")
             self.deleted.wait()
         while not self.deleted.is_set():

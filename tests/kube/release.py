@@ -14,7 +14,7 @@ import unittest
 import urllib.request
 
 from control_plane import ControlPlane, Object, until
-from kubelet import ROOT, Images, Kubelet, Pod
+from kubelet import ROOT, Image, Images, Kubelet, Pod
 from network import GATEWAY, Network
 
 SPACE, RELEASE = "data", "prod"
@@ -100,16 +100,20 @@ class Release(unittest.TestCase):
 
     @classmethod
     def images(cls) -> Images:
-        """The program in each image that there is: this build's, and the same as another version."""
-        ours = ROOT / "build/cli/sheaf"
-        another = cls.folder / "another/sheaf"
-        another.parent.mkdir()
-        start = f"{VERSION[:4]}".encode()
-        # Instructions write four of its bytes at once; so it is data, and an operand.
-        another.write_bytes(ours.read_bytes().replace(start, f"{ANOTHER[:4]}".encode()))
-        another.chmod(0o755)
-        said = subprocess.run([another, "version"], capture_output=True, text=True).stdout
-        assert ANOTHER in said, said
+        """Those that there are: of this build, and of the same as another version."""
+        ours = Image(ROOT / "build/cli/sheaf", ROOT / "build/python")
+        folder = cls.folder / "another"
+        another = Image(folder / "sheaf", folder / "python")
+        shutil.copytree(ours.packages, another.packages, symlinks=True)
+        (module,) = another.packages.glob("sheaf/_core.*.so")
+        for source, target in ((ours.program, another.program), (module.resolve(), module)):
+            # Instructions write four of its bytes at once: the number is data, and an operand.
+            data = source.read_bytes().replace(VERSION[:4].encode(), ANOTHER[:4].encode())
+            target.unlink(missing_ok=True)
+            target.write_bytes(data)
+            target.chmod(0o755)
+        done = subprocess.run([another.program, "version"], capture_output=True, text=True)
+        assert ANOTHER in done.stdout, done
         return {IMAGES["ours"]: ours, IMAGES["another"]: another}
 
     def helm(self, *words: str) -> str:

@@ -44,6 +44,14 @@ print("keeper is on", sheaf.get(sheaf.get_actor("keeper").generation.remote()))
 """
 
 
+def with_storage(**storage) -> Object:
+    said = {**VALUES["head"]["storage"], **storage}
+    return {**VALUES, "head": {**VALUES["head"], "storage": said}}
+
+
+GROWN = with_storage(size="30Gi")  # A claim does not get smaller again.
+
+
 class Upgrades(Release):
     """Cases of kube_test.py's, which see one cluster after the other."""
 
@@ -112,10 +120,6 @@ class Upgrades(Release):
         self.assertEqual(jobs, self.submissions())
 
     def test_13_the_volume_of_the_head_grows_and_outlives_what_is_said_of_it(self):
-        def with_storage(**storage) -> Object:
-            said = {**VALUES["head"]["storage"], **storage}
-            return {**VALUES, "head": {**VALUES["head"], "storage": said}}
-
         def change(**storage) -> None:
             before = self.head()
             self.install("upgrade", with_storage(**storage))
@@ -126,7 +130,7 @@ class Upgrades(Release):
         self.install("upgrade")
         self.all_are_ready()
         jobs = self.submissions()
-        self.install("upgrade", with_storage(size="30Gi"))
+        self.install("upgrade", GROWN)
         asked = self.api.get(claim)["spec"]["resources"]["requests"]["storage"]
         self.assertEqual("30Gi", asked)
         # Of a class that it cannot get; the right one goes on to be accepted.
@@ -144,21 +148,21 @@ class Upgrades(Release):
         head = self.head()
         self.install("upgrade", with_storage(existingClaim="prod-sheaf-head"))
         self.assertEqual("30Gi", self.api.get(claim)["spec"]["resources"]["requests"]["storage"])
-        self.install("upgrade", with_storage(size="30Gi"))
+        self.install("upgrade", GROWN)
         self.assertIs(head, self.head())
         self.assertEqual(jobs, self.submissions())
 
     def test_14_another_generation_of_the_token_is_another_token_of_all_pods(self):
         path = f"{CORE}/secrets/prod-sheaf-token"
         jobs, before, secret = self.submissions(), self.kubelet.pods, self.api.get(path)["data"]
-        self.install("upgrade", {**VALUES, "token": {"generation": 2}})
+        self.install("upgrade", {**GROWN, "token": {"generation": 2}})
         self.exchanged(before)
         made = self.api.get(path)["data"]
         self.assertEqual([], [key for key in made if made[key] == secret.get(key)])
         self.assertEqual(jobs, self.submissions())
         self.assertIn("tasks ran on", self.job(SPREAD))
         pods = self.kubelet.pods
-        self.install("upgrade", {**VALUES, "token": {"generation": 2}})
+        self.install("upgrade", {**GROWN, "token": {"generation": 2}})
         self.assertEqual(made, self.api.get(path)["data"])
         self.assertEqual(pods, self.kubelet.pods)
 
@@ -168,7 +172,7 @@ class Upgrades(Release):
         until("its task runs", lambda: self.says(job, "the task has begun"))
         repository, _, tag = IMAGES["another"].partition(":")
         image = {"repository": repository, "tag": tag}
-        self.install("upgrade", {**VALUES, "image": image, "token": {"generation": 2}})
+        self.install("upgrade", {**GROWN, "image": image, "token": {"generation": 2}})
         self.exchanged(before)
         self.assertEqual([tag] * 3, [node["version"] for node in self.alive()])
         self.assertIn("what had begun has ended", self.left_behind(job))

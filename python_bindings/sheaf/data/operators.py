@@ -19,7 +19,8 @@ class Bundle:
         start, stop: rows; of a read task 0 and its rows if known.
         size_bytes: of these rows.
         metadata: what travels beside the block.
-        sources: objects without which the block could not be made again.
+        sources: objects without which the block could not be made again, as they come from no task:
+            a reference, or a collection of such; None: there are none.
     """
 
     block: Any

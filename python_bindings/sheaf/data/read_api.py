@@ -33,8 +33,10 @@ def _bundle(table: Any) -> Bundle:
     header = Header(table.num_rows, size, table.schema)
     if size > _PUT_BYTES and not sheaf.is_initialized():
         sheaf.init()
-    block = sheaf.put(table) if size > _PUT_BYTES else table
-    return Bundle(block, 0, table.num_rows, size, header)
+    if size <= _PUT_BYTES:
+        return Bundle(table, 0, table.num_rows, size, header)
+    block = sheaf.put(table)
+    return Bundle(block, 0, table.num_rows, size, header, sources=block)
 
 
 def _blocks(name: str, tables: Sequence[Any]) -> MaterializedDataset:
@@ -244,8 +246,8 @@ def _of_refs(name: str, refs: Any, change: Any) -> MaterializedDataset:
     pairs = [call.remote(change, ref) for ref in found]
     headers = sheaf.get([header for header, _ in pairs])
     bundles = [
-        Bundle(block, 0, header.num_rows, header.size_bytes, header)
-        for header, (_, block) in zip(headers, pairs)
+        Bundle(block, 0, header.num_rows, header.size_bytes, header, sources=ref)
+        for header, (_, block), ref in zip(headers, pairs, found)
     ]
     return materialized(bundles)
 

@@ -20,21 +20,22 @@ from sheaf.data import executor as machine
 from sheaf.data import plan, tasks
 from sheaf.data.caches.files import node_of
 from sheaf.data.caches.keeper import KEEPER
-from sheaf.data.drawing import Drawing
+from sheaf.data.datasource.drawing import Drawing
 from sheaf.data.errors import NotRepeatableError
 from sheaf.data.exchanges.partition import Pieces
-from sheaf.data.operators import Bundle, Operator
+from sheaf.data.operators import Bundle
 from sheaf.data.planner import Planner
 from sheaf.data.progress import Progress
+from sheaf.data.remote import amounts, budget_bytes, limits, remote_task
 from sheaf.data.resting import Resting
 from sheaf.data.stats import ExecutionStats
 from sheaf.data.task_context import TaskContext
 from sheaf.experimental.locations import get_local_object_locations
-from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _INLINE_BYTES = 32 << 10  # A function or a block that is larger goes through the store.
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.0005, 0.005
 _TOGETHER_S, _TOGETHER_UNKNOWN, _MOST_TOGETHER = 0.05, 8, 256  # Small blocks in a message.
+_MOST_SOURCES = 16  # Of a task, which are not shared with others.
 _GRACE_S = 0.5  # Between asking tasks to end and ending their workers.
 _GONE = (exceptions.ActorDiedError, exceptions.ActorUnavailableError, exceptions.NodeDiedError)
 
@@ -49,6 +50,7 @@ class _Running:
     ended: Any  # A reference that is ready when the task has ended.
     began: float
     taken: int  # Outputs that were used, of this try and of those before it.
+    sources: Any  # As of Bundle.
     headers: list[tasks.Header] = dataclasses.field(
         default_factory=list
     )  # Of blocks that come next.
@@ -67,19 +69,21 @@ class Execution:
     def __init__(self, node: plan.Node, context: settings.DataContext, name: str = "") -> None:
         options = context.execution_options
         needs_cluster = sheaf.is_initialized()
-        total = _limits(options) if needs_cluster else {"CPU": float(os.cpu_count() or 1)}
-        operators = Planner(context, total.get("CPU", 1.0), _budget(options, total)).plan(node)
+        total = limits(options) if needs_cluster else {"CPU": float(os.cpu_count() or 1)}
+        operators = Planner(context, total.get("CPU", 1.0), budget_bytes(options, total)).plan(node)
         if not needs_cluster and any(o.kind == "map" and not o.here for o in operators):
             sheaf.init()
-            total = _limits(options)
-            operators = Planner(context, total.get("CPU", 1.0), _budget(options, total)).plan(node)
+            total = limits(options)
+            operators = Planner(context, total.get("CPU", 1.0), budget_bytes(options, total)).plan(
+                node
+            )
         self._operators = operators
         self._running: dict[int, _Running] = {}
         self._actors: dict[int, tuple[Any, Any]] = {}  # Handle, and a reference ready with it.
         self._resting = Resting()
         self._calls: dict[tuple[int, str], Any] = {}  # By operator and node.
         self._stored: dict[int, tuple[Any, Any]] = {}  # By id(table): it, and a reference to it.
-        self._sources: list[Any] = []  # Those references.
+        self._sources: dict[int, Any] = {}  # By id: what tasks with many have together.
         self._functions: dict[int, tuple[str, Any]] = {}
         self._numbers: dict[int, int] = {}
         self._word = uuid.uuid4().hex[:12]
@@ -90,7 +94,7 @@ class Execution:
         self._machine = machine.Executor(
             operators,
             total,
-            _budget(options, total),
+            budget_bytes(options, total),
             options.preserve_order,
             int(context.max_errored_blocks),
         )
@@ -257,7 +261,8 @@ class Execution:
             node_id = node_of(command.work)
             call = self._calls.get((command.operator, node_id))
             if call is None:
-                call = self._calls[command.operator, node_id] = _remote_task(operator, node_id)
+                call = remote_task(operator, node_id)
+                self._calls[command.operator, node_id] = call
             stream = call.remote(*self._function(command.operator), *arguments)
         else:
             handle, _ = self._actors[command.actor]
@@ -273,7 +278,22 @@ class Execution:
             stream.completed(),
             time.perf_counter(),
             command.skip,
+            self._sources_of(command, given),
         )
+
+    def _sources_of(self, command: machine.Submit, given: list[Any]) -> Any:
+        """What the blocks of a task need to be made again, when the datasets are gone that it was
+        made of: its function and tables that lie in the store, and what its input needs."""
+        _, function = self._function(command.operator)
+        found = {id(function): function} if isinstance(function, sheaf.ObjectRef) else {}
+        for bundle, argument in zip(command.work.bundles, given):
+            one = bundle.sources if argument is bundle.block else argument
+            if one is not None:
+                found[id(one)] = one
+        if len(found) > _MOST_SOURCES:  # Behind a barrier each block has all.
+            self._sources.update(found)
+            return self._sources
+        return next(iter(found.values()), None) if len(found) < 2 else tuple(found.values())
 
     def _together(self, operator: int) -> int:
         """How many small blocks of an operator go in one message: as many as it makes in 50 ms."""
@@ -290,7 +310,6 @@ class Execution:
         found = self._stored.get(id(block))
         if found is None:
             found = self._stored[id(block)] = (block, sheaf.put(block))
-            self._sources.append(found[1])
         return found[1]
 
     def _function(self, index: int) -> tuple[str, Any]:
@@ -300,13 +319,12 @@ class Execution:
             pickled: Any = cloudpickle.dumps(self._operators[index].run.function)
             if len(pickled) > _INLINE_BYTES:
                 pickled = sheaf.put(pickled)
-                self._sources.append(pickled)
             found = self._functions[index] = (f"{self._word}.{index}", pickled)
         return found
 
     def _add_actor(self, command: machine.AddActor) -> None:
         operator = self._operators[command.operator]
-        options = {**operator.run.options.remote, **_amounts(operator.needs)}
+        options = {**operator.run.options.remote, **amounts(operator.needs)}
         options.setdefault("max_concurrency", 1)
         cls = sheaf.remote(tasks.MapWorker).options(**options)
         handle = cls.remote(*self._function(command.operator))
@@ -405,7 +423,8 @@ class Execution:
 
     def _output(self, operator: int, task: int, header: tasks.Header, block: Any) -> None:
         self.stats.output(operator, header)
-        sources = self._sources or None
+        running = self._running.get(task) if isinstance(block, sheaf.ObjectRef) else None
+        sources = None if running is None else running.sources
         bundle = Bundle(block, 0, header.num_rows, header.size_bytes, header, sources)
         self._machine.output_came(task, bundle)
 
@@ -447,47 +466,6 @@ class Execution:
             if id(task.ended) in found:
                 task.has_ended = True
         self._pause = _SHORTEST_WAIT_S if ready else min(2 * self._pause, _LONGEST_WAIT_S)
-
-
-def _limits(options: settings.ExecutionOptions) -> dict[str, float]:
-    """What of the cluster's resources an execution may use."""
-    total = dict(sheaf.cluster_resources())
-    names = {"cpu": "CPU", "gpu": "GPU", "memory": "memory"}
-    for own, name in names.items():
-        limit = options.resource_limits.limit(own)
-        left = total.get(name, 0.0) - getattr(options.exclude_resources, own)
-        total[name] = max(0.0, left if limit is None else min(left, limit))
-    return total
-
-
-def _budget(options: settings.ExecutionOptions, total: dict[str, float]) -> int:
-    half = total.get("object_store_memory", float(2 << 30)) / 2
-    limit = options.resource_limits.limit("object_store_memory")
-    return int(half if limit is None else min(half, limit))
-
-
-def _amounts(needs: Any) -> dict[str, Any]:
-    """Resources as options of remote functions."""
-    own = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
-    out: dict[str, Any] = {"num_cpus": 0}
-    for name, amount in needs.items():
-        if name in own:
-            out[own[name]] = amount
-        else:
-            out.setdefault("resources", {})[name] = amount
-    return out
-
-
-def _remote_task(operator: Operator, node_id: str) -> Any:
-    options = {"name": operator.name, **operator.run.options.remote, **_amounts(operator.needs)}
-    if node_id:
-        there = NodeAffinitySchedulingStrategy(node_id, soft=True)
-        options.setdefault("scheduling_strategy", there)
-    if operator.run.spread:
-        options.setdefault("scheduling_strategy", "SPREAD")
-    return sheaf.remote(tasks.run_task).options(
-        **options, num_returns="streaming", _generator_backpressure_num_objects=2
-    )
 
 
 def _lies_elsewhere(block: Any) -> bool:

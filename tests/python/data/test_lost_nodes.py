@@ -2,10 +2,12 @@
 """A node is lost with blocks on it: they are made again, as they were. `./do soak data_kills` has
 more of it."""
 
+import gc
 import time
 
 import data_kills
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import joined_cluster
 from sheaf import data
@@ -30,6 +32,20 @@ def test_blocks_of_rows_that_the_driver_made_are_made_again(cluster):
     blocks = rows.map_batches(lambda batch: {"twice": 2 * batch["id"]}, **FAR).materialize()
     lose(cluster)
     assert blocks.sum("twice") == 200_000 * 199_999
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one run", "a run of a run"])
+def test_blocks_of_a_dataset_that_is_no_more_are_made_again(cluster, several):
+    """What they were made of lies as long as they do, though nobody else has it."""
+    rows = data.from_arrow(pa.table({"id": np.arange(200_000)}), override_num_blocks=4)
+    blocks = rows.map_batches(lambda batch: {"twice": 2 * batch["id"]}, **FAR).materialize()
+    if several:
+        blocks = blocks.map_batches(lambda batch: {"twice": batch["twice"]}, **FAR).materialize()
+    part = blocks.limit(150_000).materialize()
+    del rows, blocks
+    gc.collect()
+    lose(cluster)
+    assert part.sum("twice") == 150_000 * 149_999
 
 
 def test_a_shuffle_without_a_seed_is_one_order_though_its_blocks_are_made_again(cluster):

@@ -245,7 +245,8 @@ def part_of(bundle: Bundle, first: int, stop: int, copied: bool = False) -> Bund
         )
     there = np.flatnonzero(np.diff(borders.offsets[first : stop + 1])) + first
     places = tuple((*place, borders.digest) for place in borders.places[there].tolist())
-    return Bundle(Pieces(bundle.block, places, copied), 0, end - begin, size)
+    pieces = Pieces(bundle.block, places, copied)
+    return Bundle(pieces, 0, end - begin, size, sources=bundle.sources)
 
 
 def without_rows(bundle: Bundle) -> Bundle:

@@ -6,6 +6,7 @@ import gc
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -98,6 +99,11 @@ def says(text, wanted):
     wait_until(lambda: wanted in text(), lambda: f"{wanted!r}: not in {text()!r}")
 
 
+def recomputed(cached):
+    """How many blocks were made again, by what is said of the dataset."""
+    return int(re.search(r"(\d+) recomputed", cached._plan.described)[1])
+
+
 # In memory.
 
 
@@ -119,10 +125,12 @@ def test_beyond_its_bound_blocks_go_and_are_made_again(tmp_path, context):
     cached = blocks(counted, 7).cache("memory")  # So few that each has a task of its own.
     for scan in range(1, 6):  # More often than a task is tried again.
         assert numbers(cached) == list(range(7))
-        says(cached.stats, "cached (memory, 3 of 7 blocks in memory, 4 recomputed)")
-        assert counted.count() == 7 + scan * 4
+        says(cached.stats, "cached (memory, 3 of 7 blocks in memory, ")
+        # On a busy machine one may go before it is read, and comes once more.
+        assert 7 + scan * 4 <= counted.count() <= 7 + scan * 7
     assert cached.map(lambda row: {"id": row["id"]}).sum("id") == 21
-    says(lambda: cached._plan.described, "cached (memory, 3 of 7 blocks in memory, 24 recomputed)")
+    says(lambda: cached._plan.described, "cached (memory, 3 of 7 blocks in memory, ")
+    assert recomputed(cached) == counted.count() - 7
 
 
 def test_a_cache_of_more_than_the_store_has_is_not_spilled(tmp_path, context, store_is_left):
@@ -245,8 +253,8 @@ def test_a_large_function_is_kept_for_as_long_as_blocks_are_made_again_by_it(con
     gc.collect()
     for _ in range(2):
         assert cached.sum("y") == 3
-    text = "cached (memory, 0 of 3 blocks in memory, 6 recomputed)"
-    says(lambda: cached._plan.described, text)
+    says(lambda: cached._plan.described, "cached (memory, 0 of 3 blocks in memory, ")
+    assert recomputed(cached) >= 3
 
 
 def wide_sum(batch):
@@ -341,7 +349,7 @@ def test_a_file_that_is_lost_or_damaged_is_made_again_and_written_once_more(
     assert numbers(cached) == list(range(6))
     assert counted.count() == 9
     wait_until(lambda: all(path.exists() and path.stat().st_size > MIB for path in files))
-    assert "3 recomputed" in cached._plan.described
+    says(lambda: cached._plan.described, ", 3 recomputed")
     store_is_left()
     assert numbers(cached) == cached.map(lambda row: row).to_pandas()["id"].tolist()
     assert counted.count() == 9
@@ -476,7 +484,7 @@ def test_a_node_that_is_lost_takes_only_what_can_be_made_again(context):
         for dataset in cached.values():
             assert numbers(dataset) == list(range(8))
             assert dataset.map(lambda row: {"id": row["id"]}).sum("id") == 28
-        assert "8 recomputed" in cached["disk"]._plan.described
+        says(lambda: cached["disk"]._plan.described, ", 8 recomputed")
         new = [node["NodeID"] for node in sheaf.nodes() if node["Alive"]]
         wait_until(
             lambda: all(b.block.node_id in new for b in cached["disk"]._plan.bundles),

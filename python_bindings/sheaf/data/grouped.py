@@ -180,9 +180,7 @@ class GroupedData:
         udfs = (udf,) if isinstance(udf, ClassUdf) else ()
         count = self._count if self._keys else 1
         frames = ("views" if zero_copy_batch else "copies") if batch_format == "pandas" else ""
-        method = MapGroups(
-            count, keys=self._keys, transform=transform, frames=frames, udfs=udfs
-        )
+        method = MapGroups(count, keys=self._keys, transform=transform, frames=frames, udfs=udfs)
         node = plan.Exchange((self._dataset._plan,), "MapGroups", method, settled)
         return self._dataset._with(node)
 

@@ -30,7 +30,7 @@ from sheaf.exceptions import RayError
 from sheaf.util import state
 
 _LOOK_S = 0.05
-_DYING_S = 1.0  # In which the cluster should say that a process has ended.
+_DYING_S = 5.0  # In which the cluster should say that a process has ended.
 
 
 class ConsumerLost(DataError):
@@ -47,7 +47,8 @@ class _Consumer:
         is_listed: whether that is a worker, of which the cluster says whether it lives.
         wanted: the epoch that it wants, or is in.
         asked: how often it has come to begin().
-        heard: when it was heard of, by time.monotonic().
+        heard: when it was heard of, or waited here, by time.monotonic().
+        spoke: when it has called last.
         queue: what is for it.
         given: what it was given and has not acknowledged, with numbers from 1.
         count: how many that were, in all.
@@ -63,6 +64,7 @@ class _Consumer:
     wanted: int = -1
     asked: int = 0
     heard: float = dataclasses.field(default_factory=time.monotonic)
+    spoke: float = 0.0
     queue: deque[Bundle] = dataclasses.field(default_factory=deque)
     given: deque[tuple[int, Bundle]] = dataclasses.field(default_factory=deque)
     count: int = 0
@@ -70,6 +72,12 @@ class _Consumer:
     has_left: bool = False
     is_lost: bool = False
     has_ended: bool = False
+
+    def lives(self, living: set[str] | None) -> bool:
+        """Whether who began the epoch is there still, as far as these running workers tell."""
+        if self.takes_part != self.word or not self.word:
+            return False
+        return living is None or not self.is_listed or self.worker in living
 
     def start(self) -> None:
         """Another epoch begins."""
@@ -97,14 +105,8 @@ class _Consumer:
 
 
 class Coordinator:
-    """The actor. Its methods run in threads, one for each consumer.
-
-    Args:
-        dataset: what is split.
-        count: consumers.
-        equal: whether all get equal numbers of rows.
-        silence_s: how long others wait for a consumer.
-    """
+    """The actor. Its methods run in threads, one for each consumer. Arguments as of
+    streaming_split; others wait `silence_s` for a consumer."""
 
     def __init__(self, dataset: Any, count: int, equal: bool, silence_s: float) -> None:
         self._dataset, self._equal = dataset, equal
@@ -123,20 +125,17 @@ class Coordinator:
         Raises ConsumerLost."""
         deadline = time.monotonic() + self._silence_s
         own = self._consumers[number]
-        is_other = own.word not in ("", word)
-        living = self._living(own.worker) if is_other else None
         with self._turn:
-            before = own.wanted
-            own.word, own.worker, own.heard = word, worker, time.monotonic()
-            own.is_listed = living is not None and worker in living
+            is_other, before = own.word not in ("", word), own.wanted
+            own.word, own.worker = word, worker
+            own.heard = own.spoke = time.monotonic()
             own.asked += 1
             asked = own.asked
-            if is_other and self._joins(own, living):
-                own.take_back()
-                own.takes_part = word
-                own.has_left = own.is_lost = own.has_ended = False
-                self._turn.notify_all()
-                return self._epoch
+        if is_other and self._joins(own):
+            return self._epoch
+        with self._turn:
+            if asked != own.asked:
+                raise ConsumerLost(f"streaming_split: consumer {number} has come anew")
             begun = before == self._epoch and (before < 0 or own.takes_part != "")
             # Else whoever came before for this consumer is gone, and took nothing.
             epoch = own.wanted = before + 1 if begun else before
@@ -163,34 +162,39 @@ class Coordinator:
             f"{self._silence_s:g} s (DataContext.split_silence_s): all are to be consumed at once"
         )
 
-    def _living(self, former: str = "") -> set[str] | None:
-        """The workers that run, None where the cluster does not say; without that of a consumer
-        which another replaces as soon as the cluster has noticed its end: then it has noticed those
-        of others which ended before."""
-        deadline = time.monotonic() + _DYING_S
-        while True:
-            try:
-                found = {row["worker_id"] for row in state.list_workers(limit=1 << 30)}
-            except RayError:
-                return None
-            if former not in found or time.monotonic() > deadline:
-                return found
-            time.sleep(_LOOK_S)
+    def _living(self) -> set[str] | None:
+        """The workers that run; None where the cluster does not say."""
+        try:
+            return {row["worker_id"] for row in state.list_workers(limit=1 << 30)}
+        except RayError:
+            return None
 
-    def _joins(self, own: _Consumer, living: set[str] | None) -> bool:
-        """Whether the replacement of a consumer goes on with its part: that one had not come to its
-        end, and somebody else has, or has had, another part of this epoch."""
+    def _joins(self, own: _Consumer) -> bool:
+        """Whether the replacement of a consumer goes on with its part, as it does then: that one
+        had not come to its end, and somebody who has another part of this epoch lives. Whoever does
+        calls, or the cluster has time to notice its death: all may have died together."""
+        since, asked = time.monotonic(), own.asked
+        while True:
+            living = self._living()
+            is_over = time.monotonic() > since + _DYING_S
+            with self._turn:
+                own.is_listed = living is not None and own.worker in living
+                others = [one for one in self._consumers if one is not own and one.lives(living)]
+                if asked != own.asked or not self._may_be_joined(own) or not others:
+                    return False
+                if is_over or any(one.spoke > since for one in others):
+                    own.take_back()
+                    own.takes_part = own.word
+                    own.has_left = own.is_lost = own.has_ended = False
+                    self._turn.notify_all()
+                    return True
+                self._turn.wait(_LOOK_S)
+
+    def _may_be_joined(self, own: _Consumer) -> bool:
+        """Whether the consumer that another replaces has something to do in this epoch."""
         if own.wanted != self._epoch or not own.takes_part or self._error is not None:
             return False
-        if not own.is_lost and (own.has_left or (own.has_ended and not own.given)):
-            return False
-        for other in self._consumers:
-            lives = living is None or not other.is_listed or other.worker in living
-            lives = lives and other.takes_part == other.word
-            has_finished = other.has_ended and other.wanted == self._epoch
-            if other is not own and other.takes_part and (lives or has_finished):
-                return True
-        return False
+        return own.is_lost or not (own.has_left or (own.has_ended and not own.given))
 
     def _start(self, epoch: int) -> None:
         self._close()
@@ -215,14 +219,15 @@ class Coordinator:
             own = self._consumers[number]
             if epoch == self._epoch and word == own.word:
                 own.acknowledge(count)
-                own.heard = time.monotonic()
+                own.heard = own.spoke = time.monotonic()
 
     def next(self, number: int, word: str, epoch: int) -> Any:
         """(block, start, stop, bytes) of the next bundle; None at the end."""
         with self._turn:
             own = self._consumers[number]
             if word == own.word:
-                own.heard = time.monotonic()
+                own.heard = own.spoke = time.monotonic()
+            at_end = math.inf
             if word == own.word and epoch == self._epoch:
                 own.takes_part = word
             while True:
@@ -236,11 +241,12 @@ class Coordinator:
                     return (bundle.block, bundle.start, bundle.stop, bundle.size_bytes)
                 if self._error is not None:
                     raise self._error
-                if self._done and not self._inherits(number):
-                    own.has_ended = own.word == word and epoch == self._epoch
-                    return None
                 if self._done:
-                    continue
+                    at_end = min(at_end, time.monotonic())
+                    if self._inherits(number, at_end):
+                        continue  # Another epoch may have begun meanwhile.
+                    own.has_ended = word == own.word
+                    return None
                 if self._pulling or self._others_are_full(number):
                     self._turn.wait(_LOOK_S)
                     own.heard = time.monotonic()
@@ -264,9 +270,10 @@ class Coordinator:
             self._hand_out(found, error, number)
         self._turn.notify_all()
 
-    def _inherits(self, number: int) -> bool:
-        """Whether blocks that others have not acknowledged come to a consumer, or may have: of
-        those that are dead, where parts need not be equal."""
+    def _inherits(self, number: int, since: float) -> bool:
+        """Whether blocks that others have not acknowledged come to a consumer, or may yet: of those
+        that are dead, where parts need not be equal. Of one that has said nothing since this one
+        has come to its end the cluster may not know yet that it is dead."""
         own, epoch = self._consumers[number], self._epoch
         holders = [
             (one, one.word)
@@ -288,7 +295,11 @@ class Coordinator:
                 one.has_left = one.is_lost = True
                 own.queue.extend(one.queue)
                 one.queue.clear()
-        return bool(own.queue)
+        silent = any(one.spoke < since and not one.has_left for one, _ in holders)
+        if own.queue or not silent or time.monotonic() > since + _DYING_S:
+            return bool(own.queue)
+        self._turn.wait(4 * _LOOK_S)
+        return True
 
     def leave(self, number: int, word: str, epoch: int, seen: int) -> None:
         """The consumer takes no more of an epoch, and has seen so many blocks. Its part goes to
@@ -370,13 +381,7 @@ class Coordinator:
 
 
 class _Epoch:
-    """The blocks that one consumer gets in one epoch. close() may be called by another thread.
-
-    Args:
-        coordinator: the actor.
-        number: of the consumer.
-        word: of its iterator.
-    """
+    """The blocks that one consumer gets in one epoch. close() may be called by another thread."""
 
     def __init__(self, coordinator: Any, number: int, word: str) -> None:
         self._coordinator, self._number, self._word = coordinator, number, word

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Many small tables as DataFrames, and many small DataFrames as tables: pandas takes as long to make
-one of ten rows as one of ten thousand, so both are made of many at once where that is the same."""
+"""Many small tables as DataFrames, and many small DataFrames as tables. pandas takes as long for
+ten rows as for ten thousand, so both are made of many at once where that is the same."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def _framed_run(run: list[Any], zero_copy: bool) -> Iterator[Any]:
     for table in run:
         part = frame.iloc[start : start + table.num_rows]
         part.index = pandas.RangeIndex(table.num_rows)
-        if getattr(part, "_is_copy", None) is not None:  # Before pandas 3: who changes it is warned.
+        if (
+            getattr(part, "_is_copy", None) is not None
+        ):  # Before pandas 3: who changes it is warned.
             part._is_copy = None
         start += table.num_rows
         yield Framed(table, part if zero_copy else part.copy())

@@ -1,5 +1,5 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Many small tables as DataFrames, and many small DataFrames as tables: pandas takes as long for
+"""Many small tables as DataFrames, and many small DataFrames as tables. pandas takes as long for
 ten rows as for ten thousand, so both are made of many at once where that is the same."""
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ void AddQuestion(http::Router& router, Asker& asker, const char* pattern, Answer
               .pattern = pattern,
               .handler = [&asker, work](const http::Request& request, const http::Reply& reply) {
                 asker.Answer(reply, [&asker, work, request] {
-                  absl::StatusOr<http::Response> response = work(asker.asks(), request);
+                  absl::StatusOr<http::Response> response = work(asker.ask(), request);
                   if (response.ok()) return *std::move(response);
                   return http::PlainText(HttpStatusOf(response.status()),
                                          std::string(response.status().message()));

@@ -48,7 +48,6 @@ class Asker {
   absl::StatusOr<proto::StateAnswer> Ask(const proto::StateQuery& query, Nanos timeout) const {
     return ask_(query, timeout);
   }
-  const AskNode& asks() const { return ask_; }  // The same, for what takes it.
 
  private:
   struct Worker {

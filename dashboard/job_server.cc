@@ -275,10 +275,11 @@ http::Response JobServer::Logs(const Found& job, const http::Request& request,
   if (is_part) begin = std::min(NumberOf(request, "offset", 0), end->next());
   const uint64_t until = std::min(end->next(), begin + most);
   log.Seek(begin);
-  const absl::StatusOr<proto::LogPiece> piece =
-      log.Next(static_cast<uint32_t>(std::min<uint64_t>(until - begin, kLogPieceBytes)));
-  if (!piece.ok()) return Failure(piece.status());
   LogText text(LogText::Form::kInJson);
+  const uint64_t most_at_once = kLogPieceBytes / text.most_per_byte();
+  const absl::StatusOr<proto::LogPiece> piece =
+      log.Next(static_cast<uint32_t>(std::min(until - begin, most_at_once)));
+  if (!piece.ok()) return Failure(piece.status());
   std::string body = kHead;
   if (!is_part && piece->offset() > 0)
     body +=

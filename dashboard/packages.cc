@@ -60,7 +60,8 @@ void JobServer::AddPackageRoutes(http::Router& router) {
               .pattern = pattern,
               .right = http::Right::kChange,
               .handler = With(&JobServer::PutPackage),
-              .body = http::Body::kFile});
+              .body = http::Body::kFile,
+              .most_body_bytes = kMaxPackageBytes});
 }
 
 http::Response JobServer::HasPackage(const http::Request& request) {
@@ -79,8 +80,6 @@ http::Response JobServer::PutPackage(const http::Request& request) {
   const std::string name(request.Capture("name"));
   if (const std::string wrong = WhatIsWrong(request.Capture("protocol"), name); !wrong.empty())
     return http::PlainText(400, wrong);
-  if (request.body_bytes > kMaxPackageBytes)
-    return http::PlainText(413, "a package has at most 256 MiB");
   const UniqueFd file(request.body_file == nullptr
                           ? -1
                           : open(request.body_file->path().c_str(), O_RDONLY | O_CLOEXEC));

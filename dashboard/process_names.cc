@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "dashboard/process_names.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -49,7 +51,7 @@ absl::StatusOr<ProcessId> OfPid(const AskNode& ask, const ProcessName& name) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", name.pid, "': want the number of a process"));
   const auto fits = [&](uint64_t process, int32_t os_pid) {
-    return os_pid == pid && (name.node == 0 || ProcessId::Unpack(process).node == name.node);
+    return os_pid == pid && IsOnOneOf(name.nodes, ProcessId::Unpack(process));
   };
   SHEAF_ASSIGN_OR_RETURN(const auto workers, Question(ask, proto::StateQuery::WORKERS));
   for (const proto::WorkerRow& row : workers.workers()) {
@@ -71,18 +73,32 @@ absl::StatusOr<ProcessId> FindProcess(const AskNode& ask, const ProcessName& nam
   return OfPid(ask, name);
 }
 
-absl::StatusOr<NodeNumber> FindNode(const AskNode& ask, std::string_view node_id,
-                                    std::string_view ip, NodeNumber here) {
-  if (!node_id.empty()) return NodeOfId(node_id);
-  if (ip.empty()) return 0;
+bool IsOnOneOf(const std::vector<NodeNumber>& nodes, ProcessId process) {
+  return nodes.empty() || std::find(nodes.begin(), nodes.end(), process.node) != nodes.end();
+}
+
+absl::StatusOr<std::vector<NodeNumber>> FindNodes(const AskNode& ask, std::string_view node_id,
+                                                  std::string_view ip, NodeNumber here) {
+  std::vector<NodeNumber> found;
+  if (!node_id.empty()) {
+    SHEAF_ASSIGN_OR_RETURN(const NodeNumber node, NodeOfId(node_id));
+    found.push_back(node);
+    return found;
+  }
+  if (ip.empty()) return found;
   SHEAF_ASSIGN_OR_RETURN(const auto answer, Question(ask, proto::StateQuery::NODES));
-  NodeNumber found = 0;
   for (const proto::NodeRow& row : answer.nodes()) {
     if (row.state() == "DEAD" || HostOfAddress(row.address()) != ip) continue;
-    if (found == 0 || row.node() == here) found = row.node();
+    found.insert(row.node() == here ? found.begin() : found.end(), row.node());
   }
-  if (found != 0) return found;
+  if (!found.empty()) return found;
   return absl::NotFoundError(absl::StrCat(std::string(ip), ": no node has this address"));
+}
+
+absl::StatusOr<NodeNumber> FindNode(const AskNode& ask, std::string_view node_id,
+                                    std::string_view ip, NodeNumber here) {
+  SHEAF_ASSIGN_OR_RETURN(const std::vector<NodeNumber> nodes, FindNodes(ask, node_id, ip, here));
+  return nodes.empty() ? 0 : nodes[0];
 }
 
 }  // namespace sheaf::dashboard

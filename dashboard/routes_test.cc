@@ -1,5 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "dashboard/logs/log_finder.h"
 #include "dashboard/routes_for_test.h"
+#include "dashboard/state_rows.h"
 
 namespace sheaf::dashboard {
 namespace {
@@ -86,6 +88,54 @@ TEST_CASE("what waits is told by shape, with groups as gangs, in both forms") {
   const auto demand = fixture.Json("/api/sheaf/demand");
   CHECK(demand.at("shapes").at(0).at("selectors").at(0).at(0).at("values").at(0) == "a");
   CHECK(demand.at("gangs").as_array().size() == 2);
+}
+
+// Two nodes of one machine: process 2.7 has a pid that the first one does not have, and pid 4711 is
+// that of a process of either, as where each has a namespace of its own.
+absl::StatusOr<proto::StateAnswer> OneMachine(const proto::StateQuery& query, Nanos timeout) {
+  proto::StateAnswer answer = *SmallCluster(query, timeout);
+  if (query.what() == proto::StateQuery::NODES) {
+    proto::NodeRow& other = *answer.add_nodes();
+    other.set_node(2);
+    other.set_state("ALIVE");
+    other.set_address("10.0.0.1:6380");
+  }
+  if (query.what() == proto::StateQuery::WORKERS) {
+    for (const auto& [number, pid] : {std::pair(7, 5822), std::pair(8, 4711)}) {
+      proto::WorkerRow& worker = *answer.add_workers();
+      worker.set_process(ProcessId{2, static_cast<uint32_t>(number)}.packed());
+      worker.set_os_pid(pid);
+    }
+  }
+  if (query.what() == proto::StateQuery::STACKS) {
+    const absl::StatusOr<ProcessId> process = ProcessId::FromText(query.id());
+    if (process.ok()) answer.add_stacks()->set_process(process->packed());
+  }
+  return answer;
+}
+
+TEST_CASE("a process is found by its pid and an address that several nodes have") {
+  const Fixture fixture(OneMachine);
+  for (const char* path :
+       {"/worker/traceback?pid=5822&ip=10.0.0.1", "/worker/traceback?pid=4711&ip=10.0.0.1",
+        "/worker/cpu_profile?pid=5822&ip=10.0.0.1"}) {
+    INFO(path);
+    CHECK(StatusOf(fixture.Ask(absl::StrCat("GET ", path))) == 200);
+  }
+  CHECK(StatusOf(fixture.Ask("GET /worker/traceback?pid=5822&node_id=" + kNode)) == 404);
+  CHECK(StatusOf(fixture.Ask("GET /worker/traceback?pid=5822&ip=10.0.0.2")) == 404);
+  const auto log = [&](const LogWanted& wanted) {
+    return FindLog(
+        [](const proto::StateQuery& query, Nanos timeout) { return OneMachine(query, timeout); }, 1,
+        wanted);
+  };
+  const auto found = log({.node_ip = "10.0.0.1", .pid = 5822});
+  REQUIRE(found.ok());
+  CHECK(found->node == 2);
+  CHECK(found->name == "worker-2.7.out");
+  CHECK(log({.node_ip = "10.0.0.1", .name = "node.log"})->node == 1);
+  CHECK(absl::IsInvalidArgument(log({.node_ip = "10.0.0.1", .pid = 4711}).status()));
+  CHECK(log({.node_id = NodeIdText(2), .pid = 4711})->node == 2);
 }
 
 TEST_CASE("Prometheus is told where the nodes that live serve their metrics") {

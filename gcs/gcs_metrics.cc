@@ -53,6 +53,8 @@ void WriteGcsMetrics(const GcsStats& stats, metrics::Page& page) {
   gauge(metrics::GaugeId::kSubmissionsPending, stats.submissions[S::PENDING]);
   gauge(metrics::GaugeId::kSubmissionsStarting, stats.submissions[S::STARTING]);
   gauge(metrics::GaugeId::kSubmissionsRunning, stats.submissions[S::RUNNING]);
+  gauge(metrics::GaugeId::kInfeasibleActors, stats.infeasible_actors);
+  gauge(metrics::GaugeId::kInfeasibleSubmissions, stats.infeasible_submissions);
   gauge(metrics::GaugeId::kActorsAlive, stats.actors_alive);
   gauge(metrics::GaugeId::kActorsPending, stats.actors_pending);
   gauge(metrics::GaugeId::kActorsRestarting, stats.actors_restarting);

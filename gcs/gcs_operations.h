@@ -45,6 +45,8 @@ constexpr GcsOperation NodeOperationOf(proto::GcsRequest::BodyCase body) {
       return {.name = "report_event", .raylet_only = true};
     case R::kListEvents:
       return {.name = "list_events"};
+    case R::kListDemand:
+      return {.name = "list_demand", .waits_for_reports = true};
     default:
       return {};
   }
@@ -106,6 +108,32 @@ constexpr GcsOperation KeyValueOperationOf(proto::GcsRequest::BodyCase body) {
   }
 }
 
+constexpr GcsOperation ActorOperationOf(proto::GcsRequest::BodyCase body) {
+  using R = proto::GcsRequest;
+  switch (body) {
+    case R::kRegisterActor:
+      return {.name = "register_actor",
+              .table = GcsTable::kActor,
+              .keep_answer = true,
+              .durable_answer = true};
+    case R::kLookupActor:
+      return {.name = "lookup_actor", .table = GcsTable::kActor, .waits_for_reports = true};
+    case R::kListActors:
+      return {.name = "list_actors", .table = GcsTable::kActor, .waits_for_reports = true};
+    case R::kActorStateReport:
+      return {.name = "actor_state_report",
+              .table = GcsTable::kActor,
+              .keep_answer = true,
+              .raylet_only = true};
+    case R::kEndActor:
+      return {.name = "end_actor", .table = GcsTable::kActor, .keep_answer = true};
+    case R::kActorRows:
+      return {.name = "actor_rows", .table = GcsTable::kActor, .raylet_only = true};
+    default:
+      return {};
+  }
+}
+
 constexpr GcsOperation GroupOperationOf(proto::GcsRequest::BodyCase body) {
   using R = proto::GcsRequest;
   switch (body) {
@@ -142,6 +170,7 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
     case R::kDescribeCluster:
     case R::kReportEvent:
     case R::kListEvents:
+    case R::kListDemand:
       return NodeOperationOf(body);
     case R::kRegisterJob:
       return {.name = "register_job",
@@ -153,23 +182,12 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
     case R::kListJobs:
       return {.name = "list_jobs", .table = GcsTable::kJob};
     case R::kRegisterActor:
-      return {.name = "register_actor",
-              .table = GcsTable::kActor,
-              .keep_answer = true,
-              .durable_answer = true};
     case R::kLookupActor:
-      return {.name = "lookup_actor", .table = GcsTable::kActor, .waits_for_reports = true};
     case R::kListActors:
-      return {.name = "list_actors", .table = GcsTable::kActor, .waits_for_reports = true};
     case R::kActorStateReport:
-      return {.name = "actor_state_report",
-              .table = GcsTable::kActor,
-              .keep_answer = true,
-              .raylet_only = true};
     case R::kEndActor:
-      return {.name = "end_actor", .table = GcsTable::kActor, .keep_answer = true};
     case R::kActorRows:
-      return {.name = "actor_rows", .table = GcsTable::kActor, .raylet_only = true};
+      return ActorOperationOf(body);
     case R::kRegisterGroup:
     case R::kLookupGroup:
     case R::kListGroups:

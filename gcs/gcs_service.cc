@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "gcs/reply.h"
 #include "gcs/row_key.h"
+#include "gcs/submissions/waiting_demand.h"
 
 namespace sheaf {
 namespace {
@@ -211,6 +212,11 @@ void GcsService::Dispatch(CallPtr call, const proto::GcsRequest& request) {
     case R::kReportEvent:
       events_.OnReport(node, request.report_event().event());
       return pipeline_.Answer(call, {});
+    case R::kListDemand: {
+      proto::GcsReply reply;
+      *reply.mutable_demand() = DemandOf(actors_.table(), submissions_.table());
+      return pipeline_.Answer(call, std::move(reply));
+    }
     case R::kListEvents: {
       proto::GcsReply reply;
       events_.List(request.list_events(), reply.mutable_events());

@@ -59,6 +59,7 @@ struct GcsStats {
   std::array<uint64_t, 3> jobs_told{};         // By JobInfo::State, since the start.
   std::array<uint64_t, 6> submissions{};       // By Submission::State: those there are,
   std::array<uint64_t, 6> submissions_told{};  // and since the start; PENDING: all accepted ones.
+  uint64_t infeasible_actors = 0, infeasible_submissions = 0;  // Waiting; no node could take them.
   uint64_t actors_alive = 0;  // Named, detached, and those that their creators reported.
   uint64_t actors_pending = 0;
   uint64_t actors_restarting = 0;

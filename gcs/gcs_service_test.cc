@@ -43,7 +43,7 @@ SCENARIO("every request of the protocol has an operation, and is answered") {
     INFO(operation.name);
     CHECK(world.RepliesTo(RayletOf(node), 1000 + static_cast<uint64_t>(body)).size() == 1);
   }
-  CHECK(known == 39);
+  CHECK(known == 40);
 }
 
 SCENARIO("frames that make no sense are dropped or refused, and harm nobody") {

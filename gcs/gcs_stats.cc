@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "gcs/gcs_service.h"
+#include "gcs/submissions/waiting_demand.h"
 
 namespace sheaf {
 
@@ -37,6 +38,8 @@ GcsStats GcsService::Stats() const {
   stats.jobs_told = jobs_.told();
   stats.submissions = submissions_.table().by_state();
   stats.submissions_told = submissions_.told();
+  stats.infeasible_actors = InfeasibleActors(actors_.table());
+  stats.infeasible_submissions = InfeasibleSubmissions(submissions_.table());
   const auto count = [&stats](std::string_view state) {
     if (state == "ALIVE") {
       ++stats.actors_alive;

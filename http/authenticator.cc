@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "http/authenticator.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
@@ -11,17 +13,22 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace sheaf::http {
 namespace {
 
-std::string NewSessionId() {
-  std::array<unsigned char, 32> bytes;
-  SHEAF_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, "the kernel gives random bytes");
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+constexpr size_t kEndDigits = 16, kNumberDigits = 32,
+                 kSealDigits = 64;  // Hexadecimal, of a session.
+
+std::string RandomDigits(size_t digits) {
+  std::string bytes(digits / 2, '\0');
+  SHEAF_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()),
+                         static_cast<int>(bytes.size())) == 1,
+              "the kernel gives random bytes");
+  return absl::BytesToHexString(bytes);
 }
 
 absl::string_view Abseil(std::string_view text) { return {text.data(), text.size()}; }
@@ -88,6 +95,13 @@ std::string HostOf(std::string_view host_and_port) {
   return absl::AsciiStrToLower(Abseil(host_and_port.substr(0, colon)));
 }
 
+Authenticator::Authenticator(std::vector<std::string> hosts, std::string token,
+                             std::string session_key, const Clock& clock)
+    : hosts_(std::move(hosts)),
+      token_(std::move(token)),
+      session_key_(session_key.empty() ? RandomDigits(64) : std::move(session_key)),
+      clock_(clock) {}
+
 bool Authenticator::KnownHost(std::string_view host_and_port) const {
   return std::find(hosts_.begin(), hosts_.end(), HostOf(host_and_port)) != hosts_.end();
 }
@@ -116,9 +130,7 @@ Credential Authenticator::CredentialOf(const Request& request) {
       return Credential::kWrongToken;
     }
   }
-  const auto session = sessions_.find(std::string(CookieOf(request)));
-  if (session == sessions_.end() || session->second <= clock_.Now()) return Credential::kNone;
-  return Credential::kCookie;
+  return IsSession(CookieOf(request)) ? Credential::kCookie : Credential::kNone;
 }
 
 Caller Authenticator::Identify(const Request& request, bool web_socket, bool has_certificate) {
@@ -156,25 +168,42 @@ bool Authenticator::Blocked(const Request& request) {
   return found != wrong_.end() && found->second >= kWrongTokensPerMinute;
 }
 
+std::string Authenticator::Seal(std::string_view text) const {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> seal{};
+  unsigned int bytes = 0;
+  const bool sealed = HMAC(EVP_sha256(), session_key_.data(), static_cast<int>(session_key_.size()),
+                           reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                           seal.data(), &bytes) != nullptr;
+  SHEAF_CHECK(sealed, "HMAC-SHA256 takes any text");
+  return absl::BytesToHexString(
+      absl::string_view(reinterpret_cast<const char*>(seal.data()), bytes));
+}
+
+std::string Authenticator::NewSession() const {
+  const std::string text =
+      absl::StrCat(absl::Hex(Deadline(clock_.Now(), kSessionLife), absl::kZeroPad16),
+                   RandomDigits(kNumberDigits));
+  return absl::StrCat(text, Seal(text));
+}
+
+bool Authenticator::IsSession(std::string_view session) const {
+  if (token_.empty() || session.size() != kEndDigits + kNumberDigits + kSealDigits) return false;
+  const std::string_view text = session.substr(0, kEndDigits + kNumberDigits);
+  if (!SameSecret(session.substr(text.size()), Seal(text))) return false;
+  Nanos end = 0;
+  return absl::SimpleHexAtoi(Abseil(text.substr(0, kEndDigits)), &end) && clock_.Now() < end;
+}
+
 Response Authenticator::LogIn(const Request& request) {
   if (token_.empty()) return PlainText(401, "This server has no token to log in with.");
   if (!BearerOf(request)) return PlainText(401, "The token is missing.");
   if (Blocked(request)) return PlainText(429, kTooManyWrong);
   if (CredentialOf(request) != Credential::kToken) return PlainText(403, "The token is wrong.");
-  const Nanos now = clock_.Now();
-  absl::erase_if(sessions_, [&](const auto& session) { return session.second <= now; });
-  if (sessions_.size() >= kMaxSessions) {
-    sessions_.erase(
-        std::min_element(sessions_.begin(), sessions_.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; }));
-  }
-  const std::string id = NewSessionId();
-  sessions_[id] = Deadline(now, kSessionLife);
   Response response{.body = R"({"status":"authenticated","message":"Token is valid"})"};
   response.headers.emplace_back(
-      "Set-Cookie",
-      absl::StrCat(CookieName(request), "=", id, "; Path=/; HttpOnly; SameSite=Strict; Max-Age=",
-                   kSessionLife / kSecond, request.secure ? "; Secure" : ""));
+      "Set-Cookie", absl::StrCat(CookieName(request), "=", NewSession(),
+                                 "; Path=/; HttpOnly; SameSite=Strict; Max-Age=",
+                                 kSessionLife / kSecond, request.secure ? "; Secure" : ""));
   return response;
 }
 

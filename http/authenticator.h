@@ -24,7 +24,6 @@ std::string HostOf(std::string_view host_and_port);
 
 inline constexpr std::string_view kSessionCookie = "sheaf-session";  // And "-", and the port.
 inline constexpr Nanos kSessionLife = 12 * 3600 * kSecond;
-inline constexpr size_t kMaxSessions = 1024;      // The oldest goes.
 inline constexpr int kWrongTokensPerMinute = 10;  // The same one, of one address; then 429.
 inline constexpr size_t kMaxWatchedTokens = 1024;
 
@@ -34,9 +33,10 @@ inline constexpr std::string_view kTooManyWrong =
 class Authenticator {
  public:
   // `hosts`: names by which requests may call this server, lower case, without port. `token`:
-  // empty: there is none.
-  Authenticator(std::vector<std::string> hosts, std::string token, const Clock& clock)
-      : hosts_(std::move(hosts)), token_(std::move(token)), clock_(clock) {}
+  // empty: there is none. `session_key`: whoever has it knows the logins of the others that do;
+  // empty: logins end with this object.
+  Authenticator(std::vector<std::string> hosts, std::string token, std::string session_key,
+                const Clock& clock);
 
   // What `request` shows of its caller; all but `trusted_user`, which needs the socket.
   Caller Identify(const Request& request, bool web_socket, bool has_certificate);
@@ -55,12 +55,17 @@ class Authenticator {
   using Shown = std::pair<std::string, uint64_t>;  // An address, and the hash of a token.
   void CountWrong(const std::string& address, std::string_view token);
   Response LogIn(const Request& request);
+  // When it ends, a number that no other has, and what only the key can make of the two: nobody needs
+  // to remember it.
+  std::string NewSession() const;
+  bool IsSession(std::string_view session) const;
+  std::string Seal(std::string_view text) const;
 
   const std::vector<std::string> hosts_;
   const std::string token_;
+  const std::string session_key_;
   const Clock& clock_;
-  absl::flat_hash_map<std::string, Nanos> sessions_;  // Id -> when it ends.
-  absl::flat_hash_map<Shown, int> wrong_;             // How often in this minute.
+  absl::flat_hash_map<Shown, int> wrong_;  // How often in this minute.
   Nanos minute_end_ = 0;
 };
 

@@ -24,8 +24,9 @@ struct Fixture {
   FakeClock clock;
   Authenticator authenticator;
   Router router;
-  explicit Fixture(std::string token = "s3cret")
-      : authenticator({"localhost", "127.0.0.1", "[::1]"}, std::move(token), clock) {
+  explicit Fixture(std::string token = "s3cret", std::string session_key = "")
+      : authenticator({"localhost", "127.0.0.1", "[::1]"}, std::move(token), std::move(session_key),
+                      clock) {
     authenticator.AddRoutes(router);
   }
 
@@ -110,6 +111,31 @@ TEST_CASE("a login gives a cookie that is not the token, and ends after twelve h
   CHECK(server.CredentialOf({{"cookie", "sheaf-session="}}) == Credential::kNone);
   server.clock.Advance(kSessionLife + kSecond);
   CHECK(server.CredentialOf({{"cookie", pair}}) == Credential::kNone);
+}
+
+TEST_CASE("a login is known to all servers that have its key, for as long as it lasts") {
+  Fixture server("s3cret", "key"), next("s3cret", "key");
+  const Response response = server.LogIn(kRight);
+  const std::string cookie(Find(response.headers, "Set-Cookie").value());
+  const std::string pair = cookie.substr(0, cookie.find(';'));
+  CHECK(next.CredentialOf({{"cookie", pair}}) == Credential::kCookie);
+  for (const char* key : {"another key", ""}) {
+    INFO(key);
+    CHECK(Fixture("s3cret", key).CredentialOf({{"cookie", pair}}) == Credential::kNone);
+  }
+  CHECK(Fixture("", "key").CredentialOf({{"cookie", pair}}) == Credential::kNone);
+  // Nobody can make it last longer, or make another of it.
+  const size_t begin = pair.find('=') + 1;
+  for (size_t at = begin; at < pair.size(); ++at) {
+    std::string other = pair;
+    other[at] = other[at] == '1' ? '2' : '1';
+    CHECK(next.CredentialOf({{"cookie", other}}) == Credential::kNone);
+  }
+  CHECK(next.CredentialOf({{"cookie", pair.substr(0, pair.size() - 1)}}) == Credential::kNone);
+  next.clock.Advance(kSessionLife - kSecond);
+  CHECK(next.CredentialOf({{"cookie", pair}}) == Credential::kCookie);
+  next.clock.Advance(2 * kSecond);
+  CHECK(next.CredentialOf({{"cookie", pair}}) == Credential::kNone);
 }
 
 TEST_CASE("servers on several ports of one host have cookies of their own") {

@@ -131,12 +131,10 @@ class HttpConnection final : public Connection,
     StreamQueue::Next next = stream_->Take();
     if (next.bytes) {
       part_ = *std::move(next.bytes);
-      writing_ = true;
-      SetDeadline(limits().stall_time + Seconds(part_.size()));
+      writing_ = true;  // No deadline: a viewer may look at what it has for as long as it likes.
       if (version_ < 11) return net::async_write(*transport_, net::buffer(part_), Wrote());
       return net::async_write(*transport_, beast::http::make_chunk(net::buffer(part_)), Wrote());
     }
-    timer_.cancel();
     if (!next.end) return;
     if (next.end->code != 1000 || version_ < 11) return Shutdown();
     stream_.reset();
@@ -311,9 +309,9 @@ class HttpConnection final : public Connection,
       case Body::kNone:
         return kDroppedBody;
       case Body::kMemory:
-        return limits().body_bytes;
+        return std::min<uint64_t>(limits().body_bytes, route_->most_body_bytes);
       case Body::kFile:
-        return limits().file_bytes;
+        return std::min(limits().file_bytes, route_->most_body_bytes);
     }
     return 0;
   }

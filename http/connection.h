@@ -29,7 +29,7 @@ struct ServerState {
   ServerState(ServerOptions server_options, Router server_router, std::vector<std::string> hosts)
       : options(std::move(server_options)),
         router(std::move(server_router)),
-        authenticator(std::move(hosts), options.token, clock) {}
+        authenticator(std::move(hosts), options.token, options.session_key, clock) {}
 
   const MonotonicClock clock{};
   ServerOptions options;

@@ -2,6 +2,7 @@
 // Which handler answers which method and path.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -31,7 +32,8 @@ struct Route {
   Right right = Right::kRead;
   Handler handler;
   Body body = Body::kNone;
-  bool web_socket = false;  // Others than WebSockets are refused with 400.
+  uint64_t most_body_bytes = UINT64_MAX;  // Of this route, where that is less than the limit above.
+  bool web_socket = false;                // Others than WebSockets are refused with 400.
 };
 
 class Router {

@@ -25,9 +25,11 @@ struct Limits {
   size_t body_bytes = 1024 * 1024;                    // Of Body::kMemory.
   uint64_t file_bytes = uint64_t{512} * 1024 * 1024;  // Of Body::kFile.
   Nanos header_time = 5 * kSecond;                    // From its first byte to its last.
-  Nanos idle_time = 60 * kSecond;         // Between two requests; 0: one request a connection.
-  Nanos stall_time = 20 * kSecond;        // A viewer takes nothing, or a body does not go on, ...
-  uint64_t bytes_per_second = 16 * 1024;  // ... nor makes this much on average.
+  Nanos idle_time = 60 * kSecond;  // Between two requests; 0: one request a connection.
+  // A viewer takes nothing of an answer, or a body does not go on, nor makes this much on average. An
+  // answer that goes on waits for a viewer as long as that one's machine answers.
+  Nanos stall_time = 20 * kSecond;
+  uint64_t bytes_per_second = 16 * 1024;
 };
 
 // PEM texts; all empty: no TLS.
@@ -56,6 +58,9 @@ struct ServerOptions {
   // Not empty: who shows it is believed. What is reachable from other machines needs it, or
   // `tls.client_authority`.
   std::string token{};
+  // With it a login lasts its 12 hours, whichever server with this key is asked; empty: it ends with
+  // this server.
+  std::string session_key{};
   AccessRules access{};
   bool login = false;  // Serves /api/authenticate and /api/authentication_mode.
   TlsOptions tls{};

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "http/server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -300,6 +301,30 @@ TEST_CASE("a viewer that does not read is not waited for, and one that goes is n
   client.Close();
   CHECK(WaitUntil(kLong, [&] { return !stream->open(); }));
   CHECK_FALSE(stream->Write(part));
+}
+
+TEST_CASE("a viewer of what goes on may stop reading for as long as it likes, and misses nothing") {
+  Fixture fixture({.limits = {.stall_time = 50 * kMillisecond, .bytes_per_second = 1 << 30}});
+  Client client(fixture.server->port());
+  client.Send(std::string("GET /stream HTTP/1.1\r\n") + kHost + "\r\n");
+  const std::shared_ptr<Stream> stream = fixture.AwaitStream();
+  const std::string part(64 * 1024, 'p');
+  uint64_t sent = 0;
+  for (int full = 0; full < 50;) {
+    REQUIRE(sent < (1u << 28));
+    if (stream->Write(part)) {
+      sent += part.size();
+      full = 0;
+    } else {  // Twice the time in which an answer with an end has to go on, at the least.
+      ++full;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  CHECK(stream->open());
+  stream->Close(1000, "");
+  const std::string answer = client.Read();
+  CHECK(static_cast<uint64_t>(std::count(answer.begin(), answer.end(), 'p')) >= sent);
+  CHECK(answer.ends_with("0\r\n\r\n"));
 }
 
 TEST_CASE("more streams than the bound are refused") {

@@ -31,6 +31,11 @@ constexpr auto kGcsOpsHelp = "Operations of the global control store, by table."
 constexpr auto kWorkersHelp = "Worker processes of this node, by state.";
 constexpr auto kCpuHelp = "CPUs of this node: in all, and free to lease.";
 constexpr auto kGpuHelp = "GPUs of this node: in all, and free to lease.";
+constexpr auto kInfeasibleHelp =
+    "What waits and no node of the cluster could ever take as it is, by kind: lease requests at "
+    "this node's scheduler, "
+    "placement groups that this node places, detached actors and submissions that the control "
+    "store places.";
 constexpr auto kActorsHelp = "Actors that this node's control store knows, by state.";
 
 constexpr auto kHttpHelp =
@@ -180,8 +185,10 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
     {"sheaf_private_bytes", "", "", "bytes", "Bytes of values kept private to their owners."},
     {"sheaf_scheduler_queue_length", "", "", "requests",
      "Lease requests that wait at this node's scheduler."},
-    {"sheaf_scheduler_infeasible", "", "", "requests",
-     "Of these, those that no node of the cluster could ever grant as it is."},
+    {"sheaf_scheduler_infeasible", "kind", "lease", "requests", kInfeasibleHelp},
+    {"sheaf_scheduler_infeasible", "kind", "group", "requests", kInfeasibleHelp},
+    {"sheaf_scheduler_infeasible", "kind", "actor", "requests", kInfeasibleHelp},
+    {"sheaf_scheduler_infeasible", "kind", "submission", "requests", kInfeasibleHelp},
     {"sheaf_scheduler_starved", "", "", "requests",
      "Of these, those that this node has room for now: more than a moment of it is a fault."},
     {"sheaf_placement_groups_pending", "", "", "groups",

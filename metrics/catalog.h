@@ -123,7 +123,10 @@ enum class GaugeId : uint16_t {
   kPrivateBytes,
   // Raylet.
   kSchedulerQueue,
-  kSchedulerInfeasible,
+  kInfeasibleLeases,
+  kInfeasibleGroups,
+  kInfeasibleActors,  // These two the GCS.
+  kInfeasibleSubmissions,
   kSchedulerStarved,
   kGroupsPending,
   kLeasesHeld,

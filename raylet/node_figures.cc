@@ -80,7 +80,11 @@ std::map<std::string, uint64_t> NodeFigures::PublishDemand() {
     const bool known = shapes.contains(shape) || shapes.size() < metrics::kMostShapes;
     shapes[known ? shape : "others"] += pending.missing;
   }
-  Gauge(from_.deps.metrics, GaugeId::kSchedulerInfeasible).Set(infeasible);
+  int64_t groups = 0;
+  for (const PlacementGroupLedger::Group* group : from_.groups.ledger().Groups())
+    groups += group->state == proto::GroupState::INFEASIBLE;
+  Gauge(from_.deps.metrics, GaugeId::kInfeasibleLeases).Set(infeasible);
+  Gauge(from_.deps.metrics, GaugeId::kInfeasibleGroups).Set(groups);
   Gauge(from_.deps.metrics, GaugeId::kSchedulerStarved).Set(starved);
   return shapes;
 }

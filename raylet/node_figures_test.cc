@@ -36,7 +36,7 @@ SCENARIO("what waits is told by shape, and what could not ever run apart") {
   const auto gauge = [&](GaugeId id) { return node.page().gauge(id).load(); };
   const std::map<std::string, uint64_t> shapes = node.raylet->figures().Publish();
   CHECK(shapes == std::map<std::string, uint64_t>{{"1 CPU", 3}, {"64 CPU", 3}});
-  CHECK(gauge(GaugeId::kSchedulerInfeasible) == 3);
+  CHECK(gauge(GaugeId::kInfeasibleLeases) == 3);
   CHECK(gauge(GaugeId::kSchedulerStarved) == 0);
   WHEN("there are more shapes than are told one by one") {
     for (uint64_t key = 0; key < metrics::kMostShapes + 2; ++key)
@@ -48,6 +48,27 @@ SCENARIO("what waits is told by shape, and what could not ever run apart") {
     CHECK(more.contains("others"));
     CHECK(all == 6 + metrics::kMostShapes + 2);
   }
+}
+
+SCENARIO("a placement group that no nodes could hold is told by the node that places it") {
+  RayletNode node;  // Of two CPUs.
+  const ProcessId driver = node.Driver();
+  const auto gauge = [&](GaugeId id) {
+    node.raylet->figures().Publish();
+    return node.page().gauge(id).load();
+  };
+  CHECK(gauge(GaugeId::kInfeasibleGroups) == 0);
+  for (const double cpus : {1.0, 64.0}) {
+    proto::GroupRequest request;
+    request.set_id(PlacementGroupId::Make(driver, static_cast<uint32_t>(cpus)).Binary());
+    Resources::Cpu(cpus).ToMap(*request.add_bundles()->mutable_amounts());
+    node.Send(driver, FrameKind::kGroupRequest, request);
+  }
+  CHECK(gauge(GaugeId::kInfeasibleGroups) == 1);
+  CHECK(gauge(GaugeId::kInfeasibleLeases) == 0);
+  node.AddNode(2, "CPU:64");
+  node.Advance(kSecond);
+  CHECK(gauge(GaugeId::kInfeasibleGroups) == 0);
 }
 
 SCENARIO("what has happened is counted once, however often it is published") {

@@ -118,6 +118,16 @@ class CertificateWatch {
   std::vector<std::filesystem::file_time_type> last_ = first_;
 };
 
+// Of all dashboards with that token since the machine began to run, which is what they count the time
+// of logins from: a browser stays logged in when its dashboard ends, as it does where nobody looks.
+std::string SessionKey(const std::string& token) {
+  std::string boot;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::getline(file, boot);
+  const Digest hmac = HmacSha256(token, {"sheaf http sessions 1 ", boot});
+  return std::string(AsView(hmac));
+}
+
 // Of a file or a port that is not to be had: a node, if one is wanted, is there.
 int ComplainOfOther(const absl::Status& status) {
   const int code = Complain(status);
@@ -136,6 +146,7 @@ absl::StatusOr<http::ServerOptions> ServerOptionsOf(const DashboardFlags& flags)
   server.port = flags.port.value_or(kDashboardPort);
   server.ports = flags.port ? 1 : kDashboardPortsTried;
   SHEAF_ASSIGN_OR_RETURN(server.token, HttpToken(flags.token_file));
+  if (!server.token.empty()) server.session_key = SessionKey(server.token);
   SHEAF_ASSIGN_OR_RETURN(server.tls.certificate, TextOf(flags.tls_certificate));
   SHEAF_ASSIGN_OR_RETURN(server.tls.key, TextOf(flags.tls_key));
   SHEAF_ASSIGN_OR_RETURN(server.tls.client_authority, TextOf(flags.tls_client_authority));

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The file by which a Prometheus beside a head finds the metrics of all nodes (file_sd_configs).
+// The file by which a Prometheus beside a head finds the metrics of all nodes (file_sd_configs). All
+// users may read it, where they may look into its folder.
 #pragma once
 
 #include <map>

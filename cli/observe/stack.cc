@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -34,7 +35,9 @@ absl::StatusOr<ProcessId> Resolve(const dashboard::AskNode& ask, const StackOpti
                      "': want a pid, NODE.PROCESS, or the 32 hexadecimal digits of an actor or a "
                      "task"));
   }
-  return dashboard::FindProcess(ask, {.pid = name, .node = options.node});
+  std::vector<NodeNumber> nodes;
+  if (options.node != 0) nodes.push_back(options.node);
+  return dashboard::FindProcess(ask, {.pid = name, .nodes = std::move(nodes)});
 }
 
 }  // namespace

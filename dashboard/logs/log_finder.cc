@@ -52,12 +52,13 @@ absl::StatusOr<ProcessId> ProcessOfTask(const AskNode& ask, const std::string& t
       absl::StrCat("no node knows of a task ", task, " that runs or has run"));
 }
 
-absl::StatusOr<ProcessId> ProcessOfPid(const AskNode& ask, int32_t pid, NodeNumber node) {
+absl::StatusOr<ProcessId> ProcessOfPid(const AskNode& ask, int32_t pid,
+                                       const std::vector<NodeNumber>& nodes_named) {
   SHEAF_ASSIGN_OR_RETURN(const auto answer, Ask(ask, proto::StateQuery::WORKERS));
   std::vector<ProcessId> found;
   for (const proto::WorkerRow& row : answer.workers()) {
     const ProcessId process = ProcessId::Unpack(row.process());
-    if (row.os_pid() == pid && (node == 0 || process.node == node)) found.push_back(process);
+    if (row.os_pid() == pid && IsOnOneOf(nodes_named, process)) found.push_back(process);
   }
   if (found.empty()) return absl::NotFoundError(absl::StrCat("there is no worker with pid ", pid));
   if (found.size() == 1) return found[0];
@@ -85,9 +86,10 @@ std::string JobLogOf(const std::string& submission_id) {
 }
 
 absl::StatusOr<LogName> FindLog(const AskNode& ask, NodeNumber here, const LogWanted& wanted) {
-  SHEAF_ASSIGN_OR_RETURN(const NodeNumber node,
-                         FindNode(ask, wanted.node_id, wanted.node_ip, here));
-  if (!wanted.name.empty()) return LogName{node, wanted.name, /*only_file=*/true};
+  SHEAF_ASSIGN_OR_RETURN(const std::vector<NodeNumber> nodes,
+                         FindNodes(ask, wanted.node_id, wanted.node_ip, here));
+  if (!wanted.name.empty())
+    return LogName{nodes.empty() ? 0 : nodes[0], wanted.name, /*only_file=*/true};
   if (!wanted.submission_id.empty())
     return LogOfSubmission(ask, wanted.submission_id, wanted.waits);
   absl::StatusOr<ProcessId> process =
@@ -97,7 +99,7 @@ absl::StatusOr<LogName> FindLog(const AskNode& ask, NodeNumber here, const LogWa
   } else if (!wanted.task_id.empty()) {
     process = ProcessOfTask(ask, wanted.task_id, wanted.attempt);
   } else if (wanted.pid) {
-    process = ProcessOfPid(ask, *wanted.pid, node);
+    process = ProcessOfPid(ask, *wanted.pid, nodes);
   }
   if (!process.ok()) return process.status();
   return LogName{process->node,

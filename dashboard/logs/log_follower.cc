@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 
 namespace sheaf::dashboard {
 namespace {
@@ -39,7 +41,19 @@ class LogFollower::Viewer : public std::enable_shared_from_this<Viewer> {
   }
 
  private:
+  // What it cannot, for want of memory for one, ends this viewer's answer alone.
   void Step() {
+    try {
+      Send();
+    } catch (const std::exception& failure) {
+      std::string().swap(unsent_);
+      stream_->Close(kCannotGoOn, "");
+      GoOff();
+      Log(LogLevel::kError, "dashboard: a log that is followed: ", failure.what());
+    }
+  }
+
+  void Send() {
     while (!over_ && !stopping_ && stream_->open()) {
       if (!unsent_.empty() && !stream_->Write(unsent_)) return;  // OnChange says when.
       unsent_.clear();
@@ -54,6 +68,9 @@ class LogFollower::Viewer : public std::enable_shared_from_this<Viewer> {
       if (end_ != LogTail::End::kNone) unsent_ += last_;
       if (unsent_.empty() && end_ == LogTail::End::kNone && !step.more) return;
     }
+    GoOff();
+  }
+  void GoOff() {
     if (!stopping_ && !std::exchange(over_, true)) follower_.OnOver(this);
   }
 

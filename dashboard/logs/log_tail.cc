@@ -34,7 +34,7 @@ LogTail::Step LogTail::Next() {
   }
   const bool had_ended = submission_has_ended_;  // All that it printed was there by then.
   const uint64_t wanted = tailed_.log.offset();
-  uint64_t most = kLogPieceBytes;
+  uint64_t most = kLogPieceBytes / tailed_.text.most_per_byte();
   if (tailed_.until) most = std::min(most, *tailed_.until - std::min(*tailed_.until, wanted));
   if (most == 0) return Finish(End::kAll, "");
   const absl::StatusOr<proto::LogPiece> piece = tailed_.log.Next(static_cast<uint32_t>(most));

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // A log from some byte on, until there will be no more of it: step by step, for whoever has a thread
-// that may wait. What is held is one piece.
+// that may wait. What is held is one piece, which is bounded in the form that the viewer wants: zeros
+// of a log are six times as long in JSON.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace sheaf::dashboard {
 
-inline constexpr uint32_t kLogPieceBytes = 128 << 10;
+inline constexpr uint32_t kLogPieceBytes = 128 << 10;  // Of text that is sent at once.
 
 struct TailedLog {
   NodeLog log;

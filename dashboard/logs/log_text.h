@@ -19,6 +19,9 @@ class LogText {
   };
   explicit LogText(Form form) : form_(form) {}
 
+  // How many bytes one byte of a log may become.
+  size_t most_per_byte() const { return form_ == Form::kInJson ? 6 : 1; }  // "\u0000".
+
   std::string Next(std::string_view bytes);
   // What is left of a character that has not come whole.
   std::string Last();

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -82,9 +83,9 @@ absl::StatusOr<http::Response> OfProcess(const AskNode& ask, const http::Request
 }
 
 absl::StatusOr<http::Response> OfWorker(const AskNode& ask, const http::Request& request) {
-  SHEAF_ASSIGN_OR_RETURN(const uint32_t node,
-                         FindNode(ask, Parameter(request, "node_id"), Parameter(request, "ip")));
-  return OfProcess(ask, request, {.pid = Parameter(request, "pid"), .node = node});
+  SHEAF_ASSIGN_OR_RETURN(std::vector<NodeNumber> nodes,
+                         FindNodes(ask, Parameter(request, "node_id"), Parameter(request, "ip")));
+  return OfProcess(ask, request, {.pid = Parameter(request, "pid"), .nodes = std::move(nodes)});
 }
 
 absl::StatusOr<http::Response> OfTask(const AskNode& ask, const http::Request& request) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -24,10 +25,11 @@ absl::StatusOr<http::Response> Traceback(const AskNode& ask, ProcessId process) 
 }
 
 absl::StatusOr<http::Response> OfWorker(const AskNode& ask, const http::Request& request) {
-  SHEAF_ASSIGN_OR_RETURN(const uint32_t node,
-                         FindNode(ask, Parameter(request, "node_id"), Parameter(request, "ip")));
-  SHEAF_ASSIGN_OR_RETURN(const ProcessId process,
-                         FindProcess(ask, {.pid = Parameter(request, "pid"), .node = node}));
+  SHEAF_ASSIGN_OR_RETURN(std::vector<NodeNumber> nodes,
+                         FindNodes(ask, Parameter(request, "node_id"), Parameter(request, "ip")));
+  SHEAF_ASSIGN_OR_RETURN(
+      const ProcessId process,
+      FindProcess(ask, {.pid = Parameter(request, "pid"), .nodes = std::move(nodes)}));
   return Traceback(ask, process);
 }
 

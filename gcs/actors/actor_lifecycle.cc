@@ -358,6 +358,7 @@ void ActorLifecycle::Order(const ActorId& id, ActorEntry& entry) {
 bool ActorLifecycle::FindNode(const ActorId& id, ActorEntry& entry) {
   const ActorPlacement::Choice choice =
       placement_.Choose(entry.record.lease(), id.maker().node, std::exchange(entry.avoid, 0));
+  entry.infeasible = choice.infeasible;
   if (choice.node != 0) {
     entry.asked = choice.node;
     placement_.OnOrdered(id.Binary(), entry.record.lease(), choice.node);

@@ -66,7 +66,7 @@ ActorPlacement::Choice ActorPlacement::Choose(const proto::LeaseSpec& lease, Nod
                   absl::StrCat("a node for ", spec.resources.ToString(), " that takes new work")};
     }
     case Placement::Kind::kInfeasible:
-      return {.reason = InfeasibleWords(spec, view_)};
+      return {.infeasible = true, .reason = InfeasibleWords(spec, view_)};
     case Placement::Kind::kNodeUnfit:
       return {.never = true, .reason = InfeasibleWords(spec, view_)};
     case Placement::Kind::kNodeGone:

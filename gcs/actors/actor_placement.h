@@ -29,6 +29,7 @@ class ActorPlacement {
     NodeNumber node = 0;      // 0: none now.
     bool has_room = false;    // Now, as far as is known; else it queues there.
     bool never = false;       // Nor ever: what it is bound to is gone.
+    bool infeasible = false;  // Nor ever, of those that there are.
     std::string reason = {};  // Without a node: why.
   };
   // For an actor made on node `creator`. A node with room, else one that could hold it, where it

@@ -21,11 +21,12 @@ namespace sheaf {
 // soft.
 struct ActorEntry {
   proto::ActorRecord record;
-  NodeNumber asked = 0;  // The raylet that was told to start it. 0: none yet.
-  NodeNumber avoid = 0;  // The raylet that gave it back: not asked again at once. 0: none.
-  int given_back = 0;    // So often since it last ran.
-  Nanos next_order = 0;  // When the raylet is told (again) to start it, if no report comes.
-                         // kForever: not before something happens.
+  NodeNumber asked = 0;     // The raylet that was told to start it. 0: none yet.
+  NodeNumber avoid = 0;     // The raylet that gave it back: not asked again at once. 0: none.
+  int given_back = 0;       // So often since it last ran.
+  bool infeasible = false;  // No node could ever hold it, when one was looked for last.
+  Nanos next_order = 0;     // When the raylet is told (again) to start it, if no report comes.
+                            // kForever: not before something happens.
   // Raylets that were told to end this incarnation and all before it, and have not said yet that
   // they are gone; and when they are told again.
   std::map<NodeNumber, uint32_t> ending;

@@ -125,6 +125,7 @@ Outcome SubmissionService::PlanSubmission(const proto::SubmitEntrypoint& request
     Tell(info);
     entry.give_up_at = Deadline(context_.clock.Now(), info.start_timeout_ns());
     entry.pending_words = choice.reason;
+    entry.infeasible = choice.infeasible;
     entry.next_order = Deadline(context_.clock.Now(), kLookAgain);
     if (info.state() == S::STARTING) OnPlaced(entry);
   };
@@ -419,10 +420,10 @@ void SubmissionService::Order(SubmissionEntry& entry) {
   if (info.stopping()) return SendStop(info.node(), id, info.attempt());
   if (info.state() == S::STARTING) return SendStart(entry);
   if (info.state() != S::PENDING) return;
-  const ActorPlacement::Choice choice =
-      ChooseNode(info.entrypoint(), std::exchange(entry.avoid, 0));
+  const auto choice = ChooseNode(info.entrypoint(), std::exchange(entry.avoid, 0));
   if (choice.node == 0) {
     entry.pending_words = choice.reason;
+    entry.infeasible = choice.infeasible;
     entry.next_order = Deadline(now, kLookAgain);
     return;
   }

@@ -22,6 +22,7 @@ namespace sheaf {
 struct SubmissionEntry {
   proto::Submission info;
   std::string pending_words;  // Of PENDING and STARTING: what it waits for.
+  bool infeasible = false;    // No node could ever run it, when one was looked for last.
   NodeNumber avoid = 0;       // The raylet that gave it back: not asked again at once.
   Nanos next_order = 0;       // When its node is looked for, or told, again.
   Nanos give_up_at = 0;       // When it fails if it does not run.

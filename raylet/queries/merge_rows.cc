@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/ids.h"
 #include "base/message_limits.h"
 #include "raylet/queries/row_budget.h"
+#include "scheduling/demand_shape.h"
 #include "telemetry/row_filters.h"
 
 namespace sheaf {
@@ -23,17 +23,6 @@ constexpr int kMaxFunctionRows = 10'000;
 constexpr int kMaxCounts = 64;
 
 // Equal for equal shapes: the order of a map that travels is not.
-std::string ShapeOf(const proto::DemandRow& row) {
-  const absl::btree_map<std::string, int64_t> amounts(row.resources().amounts().begin(),
-                                                      row.resources().amounts().end());
-  std::string shape;
-  for (const auto& [name, amount] : amounts) absl::StrAppend(&shape, name, ":", amount, ",");
-  for (const proto::LabelSelector& selector : row.selectors()) {
-    absl::StrAppend(&shape, ";", selector.SerializeAsString());
-  }
-  return shape;
-}
-
 const std::string& ActorIdOf(const proto::ActorRow& row) { return row.actor_id(); }
 const std::string& GroupIdOf(const proto::GroupRow& row) { return row.group_id(); }
 

@@ -16,8 +16,7 @@ void MergeEnded(google::protobuf::RepeatedPtrField<proto::TaskRow>* rows, StateA
 void MergeFunctions(const google::protobuf::RepeatedPtrField<proto::FunctionRow>& rows,
                     StateAsked& asked);
 
-// One row for each shape, whichever nodes have it in their queues; at most kMaxShapes.
-inline constexpr int kMaxShapes = 1000;
+// One row for each shape, whoever has it in a queue; at most kMaxShapes (scheduling/demand_shape.h).
 void MergeDemand(const google::protobuf::RepeatedPtrField<proto::DemandRow>& rows,
                  StateAsked& asked);
 // Drops the groups that wait for nothing.

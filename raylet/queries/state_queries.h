@@ -85,6 +85,7 @@ class StateQueries {
   void OnKernel(uint64_t number, const std::vector<proto::ProcessStacks>& described);
   void OnGcsReply(uint64_t number, const proto::GcsReply& reply);
   void AskGcsOfItself(uint64_t number);
+  void AskGcsForDemand(uint64_t number);
   void MergeGcs(const proto::GcsReply& reply, StateAsked& asked) const;
   static bool WaitsForProcesses(const Query& query);
   static void TellLate(Query& query);

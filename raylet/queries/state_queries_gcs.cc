@@ -197,9 +197,15 @@ void StateQueries::OnGcsReply(uint64_t number, const proto::GcsReply& reply) {
   if (it == queries_.end()) return;
   MergeGcs(reply, it->second.asked);
   it->second.groups = reply.groups();
-  if (it->second.asked.message.what() == proto::StateQuery::STATUS) return AskGcsOfItself(number);
-  it->second.waits_for_gcs = false;
-  FinishIfComplete(number);
+  switch (it->second.asked.message.what()) {
+    case proto::StateQuery::STATUS:
+      return AskGcsOfItself(number);
+    case proto::StateQuery::DEMAND:
+      return AskGcsForDemand(number);
+    default:
+      it->second.waits_for_gcs = false;
+      FinishIfComplete(number);
+  }
 }
 
 void StateQueries::AskGcsOfItself(uint64_t number) {
@@ -208,12 +214,25 @@ void StateQueries::AskGcsOfItself(uint64_t number) {
   deps_.gcs.Command(std::move(request), [this, number](const proto::GcsReply& itself) {
     const auto query = queries_.find(number);
     if (query == queries_.end()) return;
-    query->second.waits_for_gcs = false;
     if (itself.cluster().read_only()) {
       query->second.asked.answer.set_words(
           "READ-ONLY, as its disk is full: names, detached actors, jobs and keys cannot change; "
           "free some space there");
     }
+    AskGcsForDemand(number);
+  });
+}
+
+// The GCS places detached actors and submissions itself: what waits of them is in no raylet's queue.
+void StateQueries::AskGcsForDemand(uint64_t number) {
+  proto::GcsRequest request;
+  request.mutable_list_demand();
+  deps_.gcs.Command(std::move(request), [this, number](const proto::GcsReply& reply) {
+    const auto query = queries_.find(number);
+    if (query == queries_.end()) return;
+    query->second.waits_for_gcs = false;
+    MergeDemand(reply.demand().demand(), query->second.asked);
+    if (reply.demand().more()) query->second.asked.answer.set_truncated(true);
     FinishIfComplete(number);
   });
 }

@@ -218,6 +218,8 @@ SCENARIO("the status says that the disk of the GCS is full") {
                  [](proto::GcsReply* reply) { reply->mutable_nodes(); }));
   REQUIRE(answer([](const auto& request) { return request.has_describe_cluster(); },
                  [](proto::GcsReply* reply) { reply->mutable_cluster()->set_read_only(true); }));
+  REQUIRE(answer([](const auto& request) { return request.has_list_demand(); },
+                 [](proto::GcsReply* reply) { reply->mutable_demand(); }));
   const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
   REQUIRE(answers.size() == 1);
   CHECK_THAT(answers[0].words(), Catch::Contains("READ-ONLY"));
@@ -345,6 +347,44 @@ SCENARIO("demand is counted by shape over all nodes, and what waits for a group 
   CHECK(answers[0].demand(1).infeasible());
   REQUIRE(answers[0].groups_size() == 1);
   CHECK(answers[0].groups(0).group_id() == "a");
+}
+
+SCENARIO("what waits at the GCS itself is demand, too, and is in the status") {
+  RayletNode node;
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(GENERATE(proto::StateQuery::DEMAND, proto::StateQuery::STATUS));
+  node.AnswerGcs();
+  node.Send(tool, FrameKind::kStateQuery, query);
+  // Question by question, as each is asked when the one before is answered.
+  bool told = false;
+  for (int turn = 0; turn < 5 && !told; ++turn) {
+    for (const proto::GcsRequest& request :
+         node.transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest)) {
+      proto::GcsReply reply;
+      reply.set_client(request.client());
+      reply.set_sequence(request.sequence());
+      if (request.has_list_demand()) {
+        proto::DemandRow& row = *reply.mutable_demand()->add_demand();
+        (*row.mutable_resources()->mutable_amounts())["GPU"] = 30'000;
+        row.set_count(2);
+        row.set_infeasible(true);
+        row.set_words("detached actor A: no node has 3 GPU");
+        reply.mutable_demand()->set_more(true);
+        told = true;
+      }
+      const std::string body = reply.SerializeAsString();
+      node.raylet->OnGcsFrame({FrameKind::kGcsReply, body});
+    }
+  }
+  CHECK(told);
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  REQUIRE(answers[0].demand_size() == 1);
+  CHECK(answers[0].demand(0).count() == 2);
+  CHECK(answers[0].demand(0).infeasible());
+  CHECK(answers[0].demand(0).words() == "detached actor A: no node has 3 GPU");
+  CHECK(answers[0].truncated());
 }
 
 SCENARIO("a group whose node is silent is listed as the GCS knows it") {

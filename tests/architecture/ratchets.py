@@ -23,7 +23,7 @@ LIMITS: dict[str, int] = {
 
 TODAY: dict[str, dict[str, int]] = {
     "lines of a file": {},
-    "lines of a function": {"gcs/gcs_operations.h OperationOf": 71},
+    "lines of a function": {},
     "parameters of a constructor": {
         "AttachServer": 8,
         "ObjectResolver": 9,

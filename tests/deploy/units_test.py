@@ -85,6 +85,18 @@ class Files(unittest.TestCase):
                         if word.startswith("--"):
                             self.assertIn(word.split("=")[0], known, f"{file.name}: {line}")
 
+    def test_prometheus_reads_the_list_of_nodes_where_the_head_writes_it(self):
+        """As a user of its own: the head's state is for the head alone."""
+        unit = (UNITS / "sheaf-head.service").read_text()
+        folder = "/run/" + re.search(r"^RuntimeDirectory=(\w+)$", unit, re.M)[1]
+        mode = int(re.search(r"^RuntimeDirectoryMode=(\d+)$", unit, re.M)[1], 8)
+        self.assertEqual(0o005, mode & 0o007)
+        flags = (UNITS / "head.env").read_text().partition("FLAGS=")[2]
+        (file,) = re.findall(r"--sd-file=(\S+)", flags)
+        self.assertEqual(folder, os.path.dirname(file))
+        prometheus = (UNITS.parent / "prometheus/prometheus.yml").read_text()
+        self.assertIn(f"- files: [{file}]", prometheus)
+
     def test_a_node_has_longer_to_end_than_its_drain(self):
         unit = (UNITS / "sheaf-node.service").read_text()
         drain = int(re.search(r"DRAIN_SECONDS=(\d+)", unit)[1])

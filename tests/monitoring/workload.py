@@ -159,9 +159,13 @@ def waiting():
     never = add.options(resources={"tape": 1}).remote(1, 2)
     full = [sleep.options(num_cpus=1).remote(4) for _ in range(40)]
     group = placement_group([{"CPU": 2}] * 2, strategy="STRICT_SPREAD")
+    vast = placement_group([{"CPU": 512}])
+    detached = Counter.options(lifetime="detached", resources={"tape": 2}).remote()
     time.sleep(6)
     sheaf.get(add.remote(1, 2), timeout=WAIT_S)
     sheaf.cancel(never)
+    sheaf.util.remove_placement_group(vast)
+    sheaf.kill(detached)
     for ref in full:
         sheaf.cancel(ref)
     sheaf.util.remove_placement_group(group)

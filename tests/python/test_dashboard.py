@@ -4,9 +4,11 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -15,6 +17,7 @@ import pytest
 import sheaf
 from conftest import WAIT_S, is_running, wait_until
 from sheaf.cluster_utils import _program
+from sheaf.job_submission import JobSubmissionClient
 
 
 def sheaf_command(*arguments):
@@ -27,6 +30,21 @@ def sheaf_command(*arguments):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def dashboards_of(session):
+    """The pids of a head's dashboard processes."""
+    mark = session.encode()
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if b"dashboard" in words and mark in words:
+            found.append(int(name))
+    return found
 
 
 # What ray.util.state of Ray 2.60 sends, as it was recorded, and how many columns it takes.
@@ -81,18 +99,7 @@ class Head:
         return json.loads(text)["data"]["result"]
 
     def dashboards(self):
-        """The pids of its dashboard processes."""
-        mark = self.session.encode()
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{name}/cmdline", "rb") as file:
-                    words = file.read().split(b"\0")
-            except OSError:
-                continue
-            if b"dashboard" in words and mark in words:
-                found.append(int(name))
-        return found
+        return dashboards_of(self.session)
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +253,58 @@ def test_what_ray_asks_is_answered_with_its_columns(head, driver, asked):
     del kept, speaker, waits
 
 
+def _infeasible(head):
+    """What the nodes' metrics say, by kind."""
+    said = json.loads(sheaf_command("status", "--json", "--address", head.session))
+    with urllib.request.urlopen(said["metrics_url"], timeout=WAIT_S) as answer:
+        lines = answer.read().decode().splitlines()
+    found = [line for line in lines if line.startswith("sheaf_scheduler_infeasible")]
+    kinds = [re.search('kind="([a-z]+)"', line) for line in found]
+    return {
+        kind[1] if kind else "all": int(line.rpartition(" ")[2])
+        for kind, line in zip(kinds, found, strict=True)
+    }
+
+
+def test_what_the_head_places_itself_waits_in_sight(head, driver):
+    """Detached actors, submitted jobs and groups are in no raylet's queue."""
+
+    def demand():
+        status, text = head.ask("/api/sheaf/demand")
+        assert status == 200, text
+        return json.loads(text)
+
+    def status():
+        return sheaf_command("status", "--address", head.session)
+
+    assert demand()["shapes"] == []
+    assert "nothing waits for resources" in status()
+    actor = Speaker.options(name="Waits", lifetime="detached", num_gpus=3).remote()
+    jobs = JobSubmissionClient(head.url)
+    jobs.submit_job(entrypoint="true", submission_id="waits", entrypoint_num_gpus=4)
+    group = sheaf.util.placement_group([{"CPU": 512}])
+    wait_until(lambda: len(demand()["shapes"]) == 2, lambda: f"{demand()} {status()}")
+    wait_until(lambda: demand()["gangs"], lambda: f"{demand()}")
+    shapes = {shape["resources"]["GPU"]: shape for shape in demand()["shapes"]}
+    assert sorted(shapes) == [3, 4]
+    assert all(shape["infeasible"] and shape["count"] == 1 for shape in shapes.values())
+    assert "detached actor Speaker: no node has" in shapes[3]["words"]
+    assert "job waits: no node has" in shapes[4]["words"]
+    report = json.loads(head.ask("/api/cluster_status")[1])["data"]["clusterStatus"]
+    asked = report["loadMetricsReport"]["resourceDemand"]
+    assert sorted(amounts["GPU"] for amounts, count in asked) == [3, 4]
+    assert "job waits: no node has" in status()
+    wanted = {"lease": 0, "group": 1, "actor": 1, "submission": 1}
+    wait_until(lambda: _infeasible(head) == wanted, lambda: f"{_infeasible(head)}")
+
+    sheaf.kill(actor)
+    jobs.stop_job("waits")
+    sheaf.util.remove_placement_group(group)
+    wait_until(lambda: demand()["shapes"] == demand()["gangs"] == [], lambda: f"{demand()}")
+    assert "nothing waits for resources" in status()
+    wait_until(lambda: not any(_infeasible(head).values()), lambda: f"{_infeasible(head)}")
+
+
 @pytest.mark.parametrize("lifetime", [None, "detached"])
 def test_an_actor_is_killed_for_good(head, driver, lifetime):
     options = {"name": "Victim", "max_restarts": -1, "lifetime": lifetime}
@@ -318,6 +377,66 @@ def test_another_user_of_this_machine_needs_the_token(head):
         user=65534,
     )
     assert done.stdout == "401"
+
+
+def test_viewers_of_a_log_that_do_not_read_cost_the_dashboard_little(head):
+    """Sixty of them, and a log whose bytes are six times as long where they are shown: it has to hold
+    what it has taken of the log and not sent."""
+    jobs = JobSubmissionClient(head.url)
+    zeros = 16_000_000  # Fewer than a log has before it is moved away.
+    jobs.submit_job(entrypoint=f"head -c {zeros} /dev/zero; sleep 1000", submission_id="zeros")
+    path = "/api/jobs/zeros/logs"
+    host, port = head.url.removeprefix("http://").split(":")
+
+    def viewer():
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        one.settimeout(WAIT_S)
+        one.connect((host, int(port)))
+        one.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        begin = one.recv(1000)  # A node answers so many of these at once.
+        assert begin.startswith(b"HTTP/1.1 200 OK"), begin
+        return one
+
+    log = pathlib.Path(head.session, "logs", "job-driver-zeros.log")
+    wait_until(lambda: log.exists() and log.stat().st_size == zeros)
+    (pid,) = dashboards_of(head.session)
+
+    def data():
+        """Bytes that the dashboard has of what its limit counts."""
+        assert dashboards_of(head.session) == [pid], "it has died"
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"VmData:\s+(\d+) kB", text)[1]) * 1024
+
+    seen = [data()]
+    viewers = [viewer() for _ in range(60)]
+    try:
+
+        def holds_what_it_will():
+            time.sleep(0.5)
+            seen.append(data())
+            return abs(seen[-1] - seen[-2]) < 1_000_000
+
+        wait_until(holds_what_it_will, lambda: f"it takes more: {seen}")
+        assert seen[-1] < 128 << 20, f"of the 256 MiB that it may have: {seen}"
+        assert head.ask("/api/version")[0] == 200
+        # None of them was ended, either.
+        assert all(one.recv(1) for one in viewers)
+    finally:
+        for one in viewers:
+            one.close()
+        jobs.stop_job("zeros")
+
+
+def test_a_package_that_is_too_large_is_refused_before_it_is_sent(head):
+    host, port = head.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=WAIT_S) as sender:
+        sender.sendall(
+            b"PUT /api/packages/gcs/large.zip HTTP/1.1\r\nHost: localhost\r\n"
+            b"Expect: 100-continue\r\nContent-Length: 268435457\r\n\r\n"
+        )
+        said = sender.recv(4096)
+    assert said.startswith(b"HTTP/1.1 413 "), said
 
 
 def test_the_dashboard_ends_with_its_node(tmp_path):

@@ -4,11 +4,13 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -18,7 +20,7 @@ from conftest import WAIT_S, joined_cluster, wait_until
 from sheaf import lifecycle
 from sheaf.cluster_utils import _program
 from sheaf.job_submission import JobSubmissionClient
-from test_dashboard import sheaf_command
+from test_dashboard import dashboards_of, sheaf_command
 
 
 def asked(url, path="/api/version", context=None, **headers):
@@ -213,6 +215,67 @@ def test_prometheus_finds_all_nodes_that_live(tmp_path):
         (target,) = made[0]["targets"]
         assert f"http://{target}" in head.said["metrics_url"]
         assert json.loads(asked(head.url, "/api/prometheus/sd")[1]) == made
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is wanted")
+def test_another_user_reads_the_list_of_nodes_and_nothing_else_of_the_head(tmp_path):
+    """As a Prometheus does: a node is strict with its files, and the service manager asks for it."""
+    before = os.umask(0o077)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="sd-") as folder,
+            Head(tmp_path, f"--sd-file={folder}/prometheus_sd.json") as head,
+        ):
+            os.chmod(folder, 0o755)
+
+            def read(path):
+                return subprocess.run(
+                    ["cat", path], capture_output=True, text=True, timeout=WAIT_S, user=65534
+                ).stdout
+
+            file = pathlib.Path(folder, "prometheus_sd.json")
+            wait_until(file.exists)
+            assert read(file) == file.read_text() != ""
+            assert read(f"{head.session}/node") == ""
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is wanted")
+def test_a_login_outlives_the_dashboard_that_gave_it(tmp_path):
+    """Its process ends where nobody looks for a while, and another comes with the next request."""
+    with Head(tmp_path) as head:
+        token = sheaf_command("token", "--http", f"--token-file={tmp_path}/token").strip()
+
+        def curl(*words):
+            return subprocess.run(
+                ["curl", "-s", "-i", *words],
+                capture_output=True,
+                text=True,
+                timeout=WAIT_S,
+                user=65534,
+            ).stdout
+
+        said = curl(
+            "-X", "POST", "-H", f"Authorization: Bearer {token}", f"{head.url}/api/authenticate"
+        )
+        cookie = re.search(r"(?i)set-cookie: ([^;]+)", said)[1]
+        nodes = f"{head.url}/api/v0/nodes"
+        assert curl(nodes).startswith("HTTP/1.1 401")
+        assert curl("-b", cookie, nodes).startswith("HTTP/1.1 200")
+        (pid,) = dashboards_of(head.session)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: pid not in dashboards_of(head.session))
+        assert curl("-b", cookie, nodes).startswith("HTTP/1.1 200")
+        assert curl("-b", cookie[:-1] + "_", nodes).startswith("HTTP/1.1 401")
+        # Other tokens have other logins.
+        (other := tmp_path / "other").write_text("3c" * 32)
+        other.chmod(0o600)
+        with Head(tmp_path / "second", f"--token-file={other}") as second:
+            name = cookie.partition("=")[0].rpartition("-")[0]
+            port = second.url.rpartition(":")[2]
+            theirs = f"{name}-{port}={cookie.partition('=')[2]}"
+            assert curl("-b", theirs, f"{second.url}/api/v0/nodes").startswith("HTTP/1.1 401")
 
 
 def metrics_of(head):

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import { type Amounts, type EventRow, getJson, type SubmissionRow } from "../api";
+import { type Amounts, type EventRow, getJson } from "../api";
 import { Chart, Legend } from "../chart";
 import { colorOf, css } from "../colors";
 import { brief, bytes, count, percent, resources as inWords } from "../format";
@@ -261,31 +261,15 @@ function FunctionsCard() {
   );
 }
 
-const kJobs = 50; // The newest that were submitted: among these are those that wait.
-
 function WaitingCard() {
   const { value, error } = useLoaded((stop) => getJson<Demand>("/api/sheaf/demand", stop), [], 2000);
-  const submitted = useLoaded((stop) => getJson<SubmissionRow[]>(`/api/jobs?limit=${kJobs}`, stop), [], 2000).value.value ?? [];
   const demand = value.value?.shapes ?? [];
   const groups = value.value?.gangs ?? [];
-  const jobs = submitted.filter((job) => job.status === "PENDING");
   return (
-    <Card title="What waits, and why" note={value.value ? `${count(sum(demand, (one) => one.count) + groups.length + jobs.length)} in all` : ""}>
+    <Card title="What waits, and why" note={value.value ? `${count(sum(demand, (one) => one.count) + groups.length)} in all` : ""}>
       {error.value !== null && <Problem of={error.value} />}
-      {value.value && demand.length + groups.length + jobs.length === 0 && <Empty>Nothing waits for resources.</Empty>}
+      {value.value && demand.length + groups.length === 0 && <Empty>Nothing waits for resources.</Empty>}
       <ul class="rows">
-        {jobs.map((job) => (
-          <li>
-            <div class="line">
-              <b>job</b>
-              <Link to={linkTo.job(job.submission_id)} class="mono">
-                {job.submission_id}
-              </Link>
-              <State of="PENDING" />
-            </div>
-            <p>{job.message}</p>
-          </li>
-        ))}
         {demand.map((one) => (
           <li>
             <div class="line">

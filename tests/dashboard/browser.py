@@ -385,7 +385,7 @@ def main() -> int:
         action="store_true",
         help="the tour's pictures become those of docs/operate.md, and the heap a row of docs/evidence",
     )
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()  # Words of cases before and behind options.
     browser = Browser(options)
     failed = False
     os.environ["SHEAF_LEAK_AGE"] = "2"  # Of this driver: nobody waits here for ten minutes.

@@ -296,6 +296,17 @@ class Simulation:
                 for state in e.states
                 if state.spec.rows_per_task
             )
+            # A round may wait for CPUs that tasks of many blocks have: those go on, and the store may
+            # spill what they make, as everything that an exchange holds.
+            for state in e.states:
+                feeds_rounds = state.consumer is not None and e.states[state.consumer].has_merged
+                if feeds_rounds:
+                    waiting = itertools.chain(*state.waiting.values())
+                    pending += sum(held.charge for held in waiting)
+                if state.has_merged:
+                    pending += sum(held.charge for held in state.gathered[0])
+                    pending += sum(charge for _, charge in state.queue)
+                    pending += sum(task.charge for task in state.running.values())
             most = self.limit_bytes + self.block * (2 + len(self.tasks)) + pending
             assert e.budget.held <= most, f"over the budget: {e.budget.held} of {most}"
         for state in e.states:  # Nothing that fits waits.

@@ -292,7 +292,7 @@ def test_many_followers_cost_a_node_nothing_that_grows(cluster, url, there):
     before = resident(there.os_pid)
     answers = [
         urllib.request.urlopen(f"{url}/api/v0/logs/stream?pid={pid}&lines=1000", timeout=WAIT_S)
-        for _ in range(60)
+        for _ in range(40)  # Of 48 that may be at a time.
     ]
     for answer in answers:  # Each gets all of it; nobody reads what comes then.
         assert len(answer.read(100_000)) == 100_000

@@ -32,7 +32,8 @@ Usage: ./do COMMAND
   monitoring               a real Prometheus over a real cluster: every metric moves, every panel of deploy/grafana has an answer;
                            the boards against Grafana's types; the alerts; figures go into docs/evidence/monitoring.md
   page                     build the dashboard's page (dashboard/web) into dashboard/dist, which is committed; wants Node.js 20 and npm
-  browser [CASE]           use the page of a real cluster in Chromium, as people do; its pictures are in build/browser; tour: that of docs/operate.md (--record: and its pictures)
+  browser [CASE]           use the page of a real cluster in Chromium, as people do; its pictures are in build/browser; tour: that of docs/operate.md (--record: and its pictures);
+                           --minutes N: how long the page's heap is watched
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders

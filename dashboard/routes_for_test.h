@@ -34,6 +34,8 @@ inline const std::string kNode = std::string(55, '0') + "1";
 // A cluster of one node as a node tells of it.
 inline absl::StatusOr<proto::StateAnswer> SmallCluster(const proto::StateQuery& query, Nanos) {
   proto::StateAnswer answer;
+  // Without a word of the GCS who asks would ask again for as long as he waits.
+  if (query.what() == proto::StateQuery::KEY_VALUE) answer.set_error("there is no GCS here");
   if (query.what() == proto::StateQuery::NODES || query.what() == proto::StateQuery::STATUS) {
     proto::NodeRow& node = *answer.add_nodes();
     node.set_node(1);

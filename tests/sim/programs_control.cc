@@ -226,13 +226,14 @@ Async<> Workload::Command(Process& process, DriverState& state) {
 }
 
 Async<> Workload::Lists(Process& process) {
-  proto::GcsRequest cluster, nodes, jobs, actors, groups, events;
+  proto::GcsRequest cluster, nodes, jobs, actors, groups, events, demand;
   cluster.mutable_describe_cluster();
   nodes.mutable_list_nodes();
   jobs.mutable_list_jobs();
   actors.mutable_list_actors()->set_all_name_spaces(true);
   groups.mutable_list_groups();
   events.mutable_list_events();
+  demand.mutable_list_demand();
   const proto::GcsReply happened = co_await process.AskGcs({}, std::move(events));
   if (IsOver(happened)) co_return;
   if (happened.error() != 0)
@@ -259,8 +260,11 @@ Async<> Workload::Lists(Process& process) {
   if (IsOver(living)) co_return;
   const proto::GcsReply placed = co_await process.AskGcs({}, std::move(groups));
   if (IsOver(placed)) co_return;
-  if (living.error() != 0 || placed.error() != 0)
-    world_.oracle.Fail("O3", absl::StrCat(living.message(), " ", placed.message()));
+  const proto::GcsReply waiting = co_await process.AskGcs({}, std::move(demand));
+  if (IsOver(waiting)) co_return;
+  if (living.error() != 0 || placed.error() != 0 || waiting.error() != 0)
+    world_.oracle.Fail(
+        "O3", absl::StrCat(living.message(), " ", placed.message(), " ", waiting.message()));
 }
 
 // An actor that its creator looks after: the GCS knows its name, until it is told of its end.

@@ -23,14 +23,6 @@ constexpr std::array<const char*, 7> kTaskKeys = {"task_id",  "name", "state",  
 constexpr std::array<const char*, 5> kLiveStates = {"WAITING_FOR_ARGUMENTS", "WAITING_FOR_LEASE",
                                                     "WAITING_FOR_ACTOR", "PUSHED", "RUNNING"};
 
-void AddFilter(proto::StateQuery& query, const std::string& key, bool is_not,
-               const std::string& value) {
-  proto::StateFilter& filter = *query.add_filters();
-  filter.set_key(key);
-  filter.set_not_equal(is_not);
-  filter.set_value(value);
-}
-
 // A cursor of tasks is a number of live ones before the page, or when the last one ended, which was
 // not in the first second of 1970.
 bool IsAmongLive(const PageOptions& options) { return options.after < kSecond; }
@@ -126,6 +118,14 @@ proto::StateQuery RowQuery(std::string_view name, const PageOptions& options) {
 }
 
 }  // namespace
+
+void AddFilter(proto::StateQuery& query, const std::string& key, bool is_not,
+               const std::string& value) {
+  proto::StateFilter& filter = *query.add_filters();
+  filter.set_key(key);
+  filter.set_not_equal(is_not);
+  filter.set_value(value);
+}
 
 int64_t BeforeOf(const PageOptions& options) { return IsAmongLive(options) ? options.after : 0; }
 

@@ -20,4 +20,8 @@ absl::StatusOr<proto::StateQuery> QueryOf(std::string_view kind, const PageOptio
 // How many live tasks come before the page; 0 where it begins among those that have ended.
 int64_t BeforeOf(const PageOptions& options);
 
+// Asks for rows alone whose `key` equals `value`, or does not.
+void AddFilter(proto::StateQuery& query, const std::string& key, bool is_not,
+               const std::string& value);
+
 }  // namespace sheaf::dashboard

@@ -28,14 +28,6 @@ namespace {
 constexpr Nanos kAskTime = 10 * kSecond;
 constexpr int64_t kMostLivePaged = 10'000;  // Live tasks that pages reach; a filter finds others.
 
-void AddFilter(proto::StateQuery& query, const std::string& key, bool is_not,
-               const std::string& value) {
-  proto::StateFilter& filter = *query.add_filters();
-  filter.set_key(key);
-  filter.set_not_equal(is_not);
-  filter.set_value(value);
-}
-
 struct Page {
   std::string rows{};
   std::string total = "null";  // Of the rows that fit; null: nobody has counted them.

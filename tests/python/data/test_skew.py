@@ -14,7 +14,7 @@ from sheaf import data
 pa = pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 pd = pytest.importorskip("pandas", reason="not installed: pip install pandas")
 
-from sheaf.data import tasks  # noqa: E402
+from sheaf.data import errors, tasks  # noqa: E402
 from sheaf.data.exchanges import join, runs, skew, sort  # noqa: E402
 from sheaf.data.operators import Bundle  # noqa: E402
 from sheaf.data.task_context import TaskContext  # noqa: E402
@@ -172,6 +172,14 @@ def test_bounds_of_the_caller_stay_the_borders_of_blocks(falls, in_rounds):
     wanted = [0, 4990, 0, 10]
     assert [table.num_rows for table in made] == (wanted[::-1] if falls else wanted)
     assert all(table["l"].to_pylist() == sorted(table["l"].to_pylist()) for table in made)
+
+
+def test_a_run_wants_the_key_in_each_of_its_blocks_that_has_rows():
+    tables = [pa.table({"k": [2, 1]}), pa.table({}), pa.table({"k": [3, 0]})]
+    method = sort.Sort(keys=(("k", False),))
+    assert pa.concat_tables(exchanged(method, [tables], True)[2])["k"].to_pylist() == [0, 1, 2, 3]
+    with pytest.raises(errors.ColumnNotFoundError, match="no column 'k'"):
+        exchanged(method, [[*tables, pa.table({"x": [1]})]], True)
 
 
 KINDS = {

@@ -40,11 +40,15 @@ def works_of(bundles: Sequence[Bundle], budget: int, cpus: int) -> list[Work]:
     least = max(_LEAST_RUN_BYTES, min(_MOST_RUN_BYTES, budget // (4 * cpus)))
     works: list[Work] = []
     gathered: list[Bundle] = []
+    size = 0
     for bundle in bundles:
+        if not bundle.num_rows:  # It may have no columns either.
+            continue
         gathered.append(bundle)
-        if sum(one.size_bytes for one in gathered) >= least:
+        size += bundle.size_bytes
+        if size >= least:
             works.append(Work(tuple(gathered), "run"))
-            gathered = []
+            gathered, size = [], 0
     if gathered:
         works.append(Work(tuple(gathered), "run"))
     return works

@@ -225,7 +225,7 @@ class Sort(Method):
 
     def work(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
         """Keys of some rows, and how many rows there are, beside a table without rows; or a run."""
-        names = self._checked(given[0])
+        names = [self._checked(table) for table in given][0]
         if payload == "run":
             yield runs.sorted_run(given, names, self.keys)
             return

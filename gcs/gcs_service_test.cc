@@ -307,11 +307,13 @@ SCENARIO("what nodes have free is told at once in a small cluster, and of many n
   REQUIRE(events.size() == 2);
   proto::NodeLoads first, rest;
   REQUIRE(first.ParseFromString(events[0].delta().loads()));
-  REQUIRE(first.loads_size() == 1);
-  CHECK(first.loads(0).node() == nodes[1]);
+  REQUIRE(first.columns_size() == 1);
+  CHECK(first.columns(0).nodes_size() == 1);
+  CHECK(first.columns(0).nodes(0) == nodes[1]);
   REQUIRE(rest.ParseFromString(events[1].delta().loads()));
-  REQUIRE(rest.loads_size() == 198);
-  CHECK(rest.loads(0).available().amounts().at("CPU") == 7);  // As it is now.
+  REQUIRE(rest.columns_size() == 1);
+  CHECK(rest.columns(0).nodes_size() == 198);
+  CHECK(rest.columns(0).amounts(0) == 7);  // As it is now.
   CHECK(events[1].delta().number() == events[0].delta().number() + 1);
 }
 

@@ -21,7 +21,7 @@ constexpr size_t kMaxLabels = 1000;
 // so that this many deltas go out in a second at most. Three nodes hear of each at once.
 constexpr Nanos kLoadsPeriodPerNode = kSecond / 10'000;
 // Nor more bytes than these: with a thousand busy nodes each delta has all of them.
-constexpr int64_t kLoadBytesPerSecond = 50'000'000;
+constexpr int64_t kLoadBytesPerSecond = 10'000'000;
 
 // False: it was so before.
 bool Update(const proto::Resources& from, proto::Resources* to) {
@@ -177,16 +177,15 @@ void NodeService::LoadChanged(NodeNumber node) {
 }
 
 void NodeService::PublishLoads() {
-  proto::NodeLoads loads;
+  std::map<NodeNumber, const proto::Resources*> now;
   for (const NodeNumber node : loads_changed_) {
     const proto::NodeInfo* info = table_.Find(node);
-    if (info == nullptr || info->state() == proto::NodeInfo::DEAD) continue;
-    proto::NodeLoad& load = *loads.add_loads();
-    load.set_node(node);
-    *load.mutable_available() = info->available();
+    if (info != nullptr && info->state() != proto::NodeInfo::DEAD) now[node] = &info->available();
   }
   loads_changed_.clear();
-  const size_t bytes = loads.loads_size() == 0 ? 0 : context_.publisher.PublishLoads(loads);
+  const proto::NodeLoads loads = known_loads_.Changes(now);
+  const bool empty = loads.anew().empty() && loads.columns().empty();
+  const size_t bytes = empty ? 0 : context_.publisher.PublishLoads(loads);
   const Nanos of_nodes = static_cast<Nanos>(table_.members()) * kLoadsPeriodPerNode;
   const Nanos of_bytes = static_cast<Nanos>(bytes) * kSecond / kLoadBytesPerSecond;
   next_loads_ = Deadline(context_.clock.Now(), std::max(of_nodes, of_bytes));
@@ -284,7 +283,8 @@ void NodeService::List(const CallPtr& call) const {
   context_.pipeline.Answer(call, std::move(reply));
 }
 
-void NodeService::AddSnapshot(proto::Snapshot* snapshot) const {
+void NodeService::AddSnapshot(proto::Snapshot* snapshot) {
+  for (const NodeNumber node : loads_changed_) known_loads_.Unsure(node);
   for (const auto& [node, info] : table_.all())
     *snapshot->add_items()->mutable_node() = Public(info);
 }
@@ -343,6 +343,11 @@ void NodeService::EndUnheard() {
 }
 
 void NodeService::Publish(const proto::NodeInfo& info) {
+  if (info.state() == proto::NodeInfo::DEAD) {
+    known_loads_.Unsure(info.node());
+  } else {
+    known_loads_.Told(info.node(), info.available());
+  }
   if (!context_.publisher.HasSubscribers(proto::Subscribe::NODES)) return;
   proto::Change change;
   *change.mutable_node() = Public(info);

@@ -15,6 +15,7 @@
 #include "gcs/health_monitor.h"
 #include "gcs/node_table.h"
 #include "gcs/unheard_pairs.h"
+#include "scheduling/node_loads.h"
 
 namespace sheaf {
 
@@ -33,7 +34,7 @@ class NodeService {
   void SetAvailable(NodeNumber node, const proto::Resources& available);
   void Unregister(CallPtr call, NodeNumber node, const proto::UnregisterNode& request);
   void List(const CallPtr& call) const;
-  void AddSnapshot(proto::Snapshot* snapshot) const;
+  void AddSnapshot(proto::Snapshot* snapshot);
   void Tick();
 
   const NodeTable& table() const { return table_; }
@@ -66,6 +67,7 @@ class NodeService {
   std::map<NodeNumber, Condemned> condemned_;
   NodeNumber last_number_ = 0;
   uint64_t deaths_ = 0;
+  KnownLoads known_loads_;
   std::set<NodeNumber> loads_changed_;  // Not published yet.
   Nanos next_loads_ = 0;                // When they may be.
   std::set<NodeNumber> unburied_;       // Their death did not get to disk: again at the next Tick.

@@ -393,8 +393,11 @@ SCENARIO("work goes to another node as soon as the GCS says that it has room") {
   node.AddNode(2, "CPU:4");
   const auto says = [&](NodeNumber number, double cpus) {
     proto::NodeLoads loads;
-    loads.add_loads()->set_node(number);
-    Resources::Cpu(cpus).ToMap(*loads.mutable_loads(0)->mutable_available()->mutable_amounts());
+    proto::LoadColumn& column = *loads.add_columns();
+    column.set_resource("CPU");
+    column.set_unit(1);
+    column.add_nodes(number);
+    column.add_amounts(Resources::Cpu(cpus).cpu());
     node.NodesHaveFree(loads.SerializeAsString());
   };
   const auto handed = [&] {

@@ -50,6 +50,7 @@ struct LabelSelector {
 
 struct NodeView {
   Resources total;
+  Resources reported;  // What it said last to be free. Of the local node: nothing.
   // Last reported, less what was sent there since. Of the local node: the ledger's.
   Resources available;
   Labels labels;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "scheduling/node_loads.h"
 #include "scheduling/scheduling_policy.h"
 
 namespace sheaf {
@@ -28,7 +29,7 @@ void ActorPlacement::Refresh() {
     seen.labels.clear();
     for (const auto& [key, value] : info->labels()) seen.labels.emplace(key, value);
     seen.total = Resources::FromMap(info->total().amounts()).value_or(Resources());
-    seen.available = Resources::FromMap(info->available().amounts()).value_or(Resources());
+    seen.available = FreeResources(info->available());
     if (const auto ordered = ordered_.find(node); ordered != ordered_.end()) {
       for (const auto& [id, one] : ordered->second) seen.available -= one.amount;
     }

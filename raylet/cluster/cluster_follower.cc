@@ -7,6 +7,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "scheduling/node_loads.h"
 
 namespace sheaf {
 namespace {
@@ -82,12 +83,15 @@ void ClusterFollower::OnLoads(std::string_view bytes) {
     return;
   }
   ClusterView& view = deps_.view;
-  for (const proto::NodeLoad& load : loads.loads()) {
-    const auto known = view.nodes.find(load.node());
-    if (load.node() == view.local || known == view.nodes.end() || !known->second.alive) continue;
-    absl::StatusOr<Resources> available = Resources::FromMap(load.available().amounts());
-    if (available.ok()) known->second.available = reported_[load.node()] = *std::move(available);
-  }
+  std::vector<NodeView*> changed;
+  const absl::Status status = ApplyLoads(loads, [&](NodeNumber node) -> Resources* {
+    const auto known = view.nodes.find(node);
+    if (node == view.local || known == view.nodes.end() || !known->second.alive) return nullptr;
+    changed.push_back(&known->second);
+    return &known->second.reported;
+  });
+  for (NodeView* const node : changed) node->available = node->reported;
+  if (!status.ok()) Log(LogLevel::kWarning, "what the GCS says that nodes have free: ", status.message());
   deps_.queue.OnClusterChanged(Now());
   deps_.observer.OnRoom();
 }
@@ -130,8 +134,7 @@ void ClusterFollower::OnNodeInfo(const proto::NodeInfo& info) {
   if (absl::StatusOr<Resources> total = Resources::FromMap(info.total().amounts()); total.ok()) {
     seen.total = *std::move(total);
   }
-  absl::StatusOr<Resources> available = Resources::FromMap(info.available().amounts());
-  if (available.ok()) seen.available = reported_[node] = *std::move(available);
+  seen.available = seen.reported = FreeResources(info.available());
   seen.labels.clear();
   for (const auto& [key, value] : info.labels()) seen.labels.emplace(key, value);
   seen.alive = alive;
@@ -140,7 +143,6 @@ void ClusterFollower::OnNodeInfo(const proto::NodeInfo& info) {
   if (alive && !info.address().empty()) deps_.links.SetAddress(node, info.address());
   deps_.queue.OnClusterChanged(Now());
   if (!alive) {
-    reported_.erase(node);
     deps_.observer.OnNodeDead(node, info.death().empty()
                                         ? absl::StrCat("node ", node, " is dead")
                                         : absl::StrCat("node ", node, " is dead: ", info.death()));
@@ -199,10 +201,10 @@ void ClusterFollower::Tick() {
   if (now < next_view_check_) return;
   next_view_check_ = now + kViewPeriod;
   bool changed = false;
-  for (const auto& [node, available] : reported_) {
-    NodeView& seen = deps_.view.nodes[node];
-    changed |= !(seen.available == available);
-    seen.available = available;
+  for (auto& [node, seen] : deps_.view.nodes) {
+    if (node == deps_.view.local || !seen.alive || seen.available == seen.reported) continue;
+    seen.available = seen.reported;
+    changed = true;
   }
   if (!changed) return;
   deps_.queue.OnClusterChanged(now);

@@ -87,8 +87,6 @@ class ClusterFollower {
   const Deps deps_;
   absl::btree_map<uint64_t, Followed> followed_;
   Nanos follow_again_at_ = kForever;  // The GCS refused to say what changes.
-  // What each other node said last to be free: the view is less what was handed there since.
-  absl::btree_map<NodeNumber, Resources> reported_;
   Nanos next_view_check_ = 0;
   std::deque<NodeNumber> dead_;  // In the view, in the order of their deaths.
 };

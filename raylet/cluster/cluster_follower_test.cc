@@ -148,9 +148,13 @@ SCENARIO("what nodes have free comes in one message") {
   Node node;
   node.Follow({1, 2});
   proto::NodeLoads loads;
-  proto::NodeLoad& load = *loads.add_loads();
-  load.set_node(2);
-  Resources::Cpu(1).ToMap(*load.mutable_available()->mutable_amounts());
+  proto::LoadColumn& column = *loads.add_columns();
+  column.set_resource("CPU");
+  column.set_unit(kUnit);
+  for (const uint32_t step : {1, 1, 7}) {  // This node, node 2, and one that is not known.
+    column.add_nodes(step);
+    column.add_amounts(1);
+  }
   proto::Delta delta;
   delta.set_subscription(1);
   delta.set_number(2);

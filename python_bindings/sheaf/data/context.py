@@ -184,7 +184,8 @@ class DataContext:
     warning says.
 
     Attributes:
-        target_max_block_size: bytes of a block at most, as far as rows allow.
+        target_max_block_size: bytes of a block at most, as far as rows allow. With a small object
+            store blocks are smaller: its bytes by eight times its CPUs.
         target_min_block_size: bytes that a read task is worth.
         read_op_min_num_blocks: read tasks at least, where there is so much to read.
         max_errored_blocks: how many tasks may fail, their blocks left out; -1: any number.

@@ -359,3 +359,17 @@ def test_what_a_limit_has_cancelled_is_not_looked_at():
 
     execution._look_at = look_at
     assert execution._poll() and looked == [1]
+
+
+def _megabytes(batch):
+    return {"x": np.repeat(batch["id"], (1 << 20) // 8).reshape(len(batch["id"]), -1)}
+
+
+def test_blocks_are_smaller_where_the_store_is_small():
+    """What a read task of few bytes becomes is not joined until it fills a small store."""
+    rows = 1000
+    made = data.range(rows, override_num_blocks=60).map_batches(_megabytes, batch_size=4)
+    mapped = made.map_batches(lambda batch: {"x": -batch["x"]})
+    sizes = [len(batch["x"]) for batch in mapped.iter_batches(batch_size=None)]
+    assert sum(sizes) == rows
+    assert max(sizes) <= 16  # MiB, of 256 for two CPUs.

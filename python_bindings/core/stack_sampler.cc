@@ -31,6 +31,7 @@ namespace {
 constexpr size_t kMostFrames = 200;                   // Of a stack, the innermost ones.
 constexpr Nanos kPatience = 20 * kMillisecond;        // Then the main thread does not come by.
 constexpr Nanos kLongestPeriod = 100 * kMillisecond;  // While hardly a processor works for it.
+constexpr Nanos kLongestIdlePeriod = 320 * kMillisecond;  // While no look finds a call.
 constexpr Nanos kStaysAwake = 500 * kMillisecond;     // After the last call.
 constexpr size_t kMostThreads = 1000;                 // Whose work is remembered.
 constexpr char kHeldFrame[] = "(native code holds the GIL)";
@@ -219,7 +220,9 @@ void Sampler::Tick() {
     asleep_.store(true, std::memory_order_relaxed);
   }
   if (!runs && !loops_work) {
-    next_period_ = period_;
+    // Where calls are short and few, looks are few as well: a sample gives the time since the last
+    // look, so that the sums stay right, and a thousand such workers do not wake all the time.
+    next_period_ = std::min(next_period_ * 2, std::max(kLongestIdlePeriod, period_));
   } else {
     next_period_ =
         quiet && !begun ? std::min(next_period_ * 2, std::max(kLongestPeriod, period_)) : period_;

@@ -22,7 +22,7 @@ constexpr Nanos kTasksLimit = 120 * kSecond;
 constexpr uint32_t kLongTask = 10'000'000;  // us; so that they wait while somebody looks.
 constexpr Nanos kUntilIdle = 20 * kSecond;
 // Each job has workers of its own on each node, and all of them are simulated at one time.
-constexpr int kNodesPerTaskDriver = 10, kMostTaskDrivers = 100, kMostLookedAt = 5;
+constexpr int kNodesPerTaskDriver = 10, kMostTaskDrivers = 5;
 constexpr uint64_t kEventsPerTask = 1'000;  // At most, by far.
 constexpr uint64_t kEventsPerNode = 100'000;
 
@@ -35,7 +35,7 @@ constexpr uint64_t kSmallStore = 1 << 20;
 
 int TaskDrivers(const RunOptions& options) {
   return std::min((options.nodes + kNodesPerTaskDriver - 1) / kNodesPerTaskDriver,
-                  options.looks ? kMostLookedAt : kMostTaskDrivers);
+                  kMostTaskDrivers);
 }
 
 // Drawn apart, so that a seed without them is the run that it was.

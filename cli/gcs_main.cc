@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "base/config.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "cli/gcs_pipe.h"
 #include "cli/query.h"
@@ -57,9 +59,7 @@ class Gcs {
       pipe_->SendAll(kLastWords);
       return started;
     }
-    for (const auto& [node, address] : gcs_->addresses())
-      pipe_->Send(GcsWord::kMember, 0, node, address);
-    pipe_->Send(GcsWord::kServing, 0, gcs_->term(), gcs_->cluster_id());
+    SayServing();
     loop_->Run([this] { pipe_->Start(); });
     return absl::OkStatus();
   }
@@ -91,6 +91,30 @@ class Gcs {
     }
   }
 
+  // Who they are comes before what is said to them: a node that had to send a frame of the GCS before
+  // it knows that it hosts one would send it as its own.
+  void SayServing() {
+    SHEAF_FAILPOINT("gcs.before_serving");
+    const MutexLock lock(mutex_);
+    for (const auto& [node, address] : gcs_->addresses())
+      pipe_->Send(GcsWord::kMember, 0, node, address);
+    pipe_->Send(GcsWord::kServing, 0, gcs_->term(), gcs_->cluster_id());
+    said_serving_ = true;
+    for (const GcsMessage& frame : std::exchange(early_, {}))
+      pipe_->Send(frame.word, frame.kind, frame.peer, frame.body);
+  }
+
+  // On the thread of the GCS, which may tell nodes of its term before SayServing is called.
+  void SendFrame(ProcessId to, FrameKind kind, std::string body) {
+    const MutexLock lock(mutex_);
+    if (said_serving_) {
+      pipe_->Send(GcsWord::kFrame, static_cast<uint32_t>(kind), to.packed(), body);
+    } else {
+      early_.push_back(
+          {GcsWord::kFrame, static_cast<uint32_t>(kind), to.packed(), std::move(body)});
+    }
+  }
+
   GcsProcessOptions Options() {
     GcsProcessOptions options;
     options.gcs.address = flags_.address;
@@ -101,7 +125,7 @@ class Gcs {
     options.metrics = reinterpret_cast<metrics::Page*>(metrics_.data());
     options.tick_period = 0;  // By the node's pulses.
     options.send = [this](ProcessId to, FrameKind kind, std::string body) {
-      pipe_->Send(GcsWord::kFrame, static_cast<uint32_t>(kind), to.packed(), body);
+      SendFrame(to, kind, std::move(body));
     };
     options.on_fatal = [pipe = pipe_](const absl::Status& why) {
       Log(LogLevel::kError,
@@ -148,7 +172,10 @@ class Gcs {
   std::shared_ptr<GcsPipe> pipe_;
   std::promise<void> over_;
   bool ending_ = false;  // The loop's.
-  std::unique_ptr<GcsProcess> gcs_;
+  Mutex mutex_;
+  bool said_serving_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<GcsMessage> early_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<GcsProcess> gcs_;  // Its thread uses what stands above.
 };
 
 }  // namespace

@@ -44,7 +44,10 @@ void DescribeByKernel(proto::ProcessStacks& process) {
   if (stat->state == 'T' || stat->state == 't' || stat->state == 'Z' || stat->state == 'D')
     Append(absl::StrCat("it ", StateWords(stat->state)), process);
   std::vector<pid_t> threads = ThreadsOf(process.os_pid());
-  std::sort(threads.begin(), threads.end());
+  // The main thread first; numbers begin anew at their end.
+  std::sort(threads.begin(), threads.end(), [&](pid_t a, pid_t b) {
+    return std::pair(a != process.os_pid(), a) < std::pair(b != process.os_pid(), b);
+  });
   if (threads.size() > kThreadsShown) {
     Append(absl::StrCat(threads.size() - kThreadsShown, " threads more"), process);
     threads.resize(kThreadsShown);

@@ -93,7 +93,9 @@ def test_a_head_at_another_address_finds_its_nodes_whose_name_of_it_leads_to_the
             [_program(), "start", "--head", "--json", f"--resume={head.session}",
              f"--dir={cluster._directory}", "--num-cpus=0", "--port=0"],
             capture_output=True, text=True, timeout=WAIT_S,
-            env={**os.environ, "SHEAF_STATE_IN_MEMORY": "1"},
+            # Its GCS has words for the nodes before it says who it is.
+            env={**os.environ, "SHEAF_STATE_IN_MEMORY": "1",
+                 "SHEAF_FAILPOINT": "gcs.before_serving:sleep(100)@1"},
         )  # fmt: skip
         assert again.returncode == 0, again.stderr
         said = json.loads(again.stdout)

@@ -155,6 +155,18 @@ def bench_rows(area: str, figures) -> tuple[str, str, list[list[str]]]:
             for row in figures["rows"]
         ]
         return "benchmarks_python.md", area, rows
+    if area == "growth":
+        rows = [
+            [
+                row["name"],
+                row["by"],
+                ", ".join(f"{x:,}: {_figure(cost)}" for x, cost in row["points"]),
+                f"x^{row['exponent']:.2f}: {row['verdict']}",
+                row["unit"],
+            ]
+            for row in figures["rows"]
+        ]
+        return "growth.md", area, rows
     if area == "train":
         rows = [[row["name"], _figure(row["value"]), row["unit"]] for row in figures]
         return "benchmarks_train.md", area, rows

@@ -406,8 +406,13 @@ class MaterializedDataset(Dataset):
     """A dataset whose blocks are there."""
 
     def num_blocks(self) -> int:
-        """Returns how many blocks there are."""
-        assert isinstance(self._plan, plan.Blocks)
+        """Returns how many blocks there are.
+
+        Raises:
+            NotImplementedError: unpersist() has given them back.
+        """
+        if not isinstance(self._plan, plan.Blocks):
+            return super().num_blocks()
         return len(self._plan.bundles)
 
 

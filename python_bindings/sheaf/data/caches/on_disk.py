@@ -114,7 +114,8 @@ class OnDisk(Cache):
             raise error(f"cache: level='disk': {node_id}")
         block.file.path, block.file.node_id = path, node_id
         self._node_ids.add(node_id)
-        self.blocks.append(block)
+        if self.is_own(block.ref):
+            self.blocks.append(block)
         KEEPER.look_soon()
 
     def settle(self) -> None:

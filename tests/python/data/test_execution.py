@@ -16,8 +16,9 @@ import pytest
 import sheaf
 from conftest import wait_until
 from sheaf import data
-from sheaf.data import expressions, split
+from sheaf.data import expressions
 from sheaf.data.shell import Execution
+from sheaf.data.streaming.consumer import ConsumerLost
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -245,14 +246,14 @@ def impatient(dataset):
 
 def test_a_consumer_that_does_not_come_is_named():
     one, _ = impatient(data.range(10)).streaming_split(2, equal=True)
-    with pytest.raises(split.ConsumerLost, match=r"consumers \[1\] of 2 did not begin epoch 0"):
+    with pytest.raises(ConsumerLost, match=r"consumers \[1\] of 2 did not begin epoch 0"):
         list(one.iter_rows())
 
 
 @pytest.mark.parametrize("equal", [False, True])
 def test_who_comes_again_gets_the_epoch_that_the_other_was_late_for(equal):
     one, other = impatient(data.range(10)).streaming_split(2, equal=equal)
-    with pytest.raises(split.ConsumerLost):
+    with pytest.raises(ConsumerLost):
         list(one.iter_rows())
     with futures.ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda part: [r["id"] for r in part.iter_rows()], (one, other)))

@@ -13,8 +13,11 @@ from sheaf.data import plan as logical
 from sheaf.data import transforms
 from sheaf.data.compute import TaskOptions
 from sheaf.data.datasource.datasource import OneByOne
+from sheaf.data.exchanges.exchange import Method
+from sheaf.data.exchanges.sort import Sort
 from sheaf.data.operators import Bundle, Operator, Work
 from sheaf.data.optimize import optimized
+from sheaf.data.slices import JoinBlocks, ZipBlocks
 from sheaf.data.tasks import (
     BroadcastFunction,
     MapFunction,
@@ -56,7 +59,19 @@ class Planner:
         """Operators for a logical plan, the last one's outputs its result."""
         self._root = optimized(node)
         self._build(self._root)
+        self._settle_order()
         return self.operators
+
+    def _settle_order(self) -> None:
+        """What is sorted stays so, and what is zipped meets what it stands beside, also with a full
+        budget; an exchange puts an end to either."""
+        for operator in self.operators:
+            behind = any(self.operators[feeder].in_order for feeder in operator.inputs)
+            operator.in_order = _sorts(operator) or (behind and not _mixes(operator))
+        for operator in reversed(self.operators):
+            if _zips(operator) or (operator.in_order and not _mixes(operator)):
+                for feeder in operator.inputs:
+                    self.operators[feeder].in_order = True
 
     def _build(self, node: logical.Node) -> None:
         """Operators for all of a plan, those first that feed others. It does not call itself: plans
@@ -261,15 +276,11 @@ class Planner:
         return self._add(Operator(node.name, "arrange", inputs=(feeder,), arrange=shuffle))
 
     def _build_Repartition(self, node: logical.Repartition, feeders: list[int]) -> int:
-        from sheaf.data.slices import JoinBlocks
-
         (feeder,) = feeders
         method = JoinBlocks(node.count, node.rows, self._small)
         return self._add_method(node.name, (feeder,), method)
 
     def _build_Zip(self, node: logical.Zip, feeders: list[int]) -> int:
-        from sheaf.data.slices import ZipBlocks
-
         return self._add_method(node.name, tuple(feeders), ZipBlocks(self._small))
 
     def _add_method(self, name: str, inputs: tuple[int, ...], method: Any) -> int:
@@ -392,6 +403,26 @@ class ReadBundles:
 
     def __contains__(self, one: object) -> bool:
         return any(one == bundle for bundle in self)
+
+
+def _method(operator: Operator) -> Any:
+    """What an operator does behind a barrier or in front of it."""
+    return getattr(getattr(operator.run, "function", None), "method", None)
+
+
+def _sorts(operator: Operator) -> bool:
+    """Whether its outputs are the result of a sort."""
+    return isinstance(_method(operator), Sort) and isinstance(operator.run.function, ReduceFunction)
+
+
+def _zips(operator: Operator) -> bool:
+    return isinstance(_method(operator), ZipBlocks)
+
+
+def _mixes(operator: Operator) -> bool:
+    """Whether the order of its inputs says nothing about that of its outputs."""
+    is_exchange = isinstance(_method(operator), Method)
+    return operator.kind == "arrange" or (is_exchange and not isinstance(_method(operator), Sort))
 
 
 def _kind(node: logical.Node) -> str:

@@ -20,6 +20,7 @@ pa = pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 from sheaf.data import block as blocks  # noqa: E402
 from sheaf.data.exchanges import runs, sort  # noqa: E402
 from sheaf.data.operators import Bundle  # noqa: E402
+from sheaf.data.planner import Planner  # noqa: E402
 
 FIRST = int(os.environ.get("RUNS_SEED") or random.randrange(1 << 30))
 FLOATS = [math.nan, 0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, 2.0**60]
@@ -188,6 +189,27 @@ def test_blocks_of_integers_and_of_floats(mixed, bounds):
 def test_boundaries_of_another_type_are_refused(mixed):
     with pytest.raises(TypeError, match="boundaries of type string for the column 'k'"):
         mixed[0].sort("k", boundaries=["7"]).materialize()
+
+
+class Same:
+    def __call__(self, batch):
+        return batch
+
+
+def test_what_is_sorted_or_zipped_keeps_its_order_whatever_the_budget(cluster):
+    def free(dataset):
+        operators = Planner(data.DataContext.get_current(), 2).plan(dataset._plan)
+        return [operator.name for operator in operators if not operator.in_order]
+
+    rows = data.range(10**7)
+    same = {"fn": Same, "concurrency": 1}
+    mixed = rows.map_batches(**same).random_shuffle().map_batches(**same)
+    shuffle = ["RandomShufflePartition", "RandomShuffleMerge"]
+    assert free(mixed)[-2:] == ["RandomShuffle", "MapBatches(Same)"]
+    above = ["ReadRange", "ReadRange", "MapBatches(Same)", *shuffle]
+    assert free(mixed.sort("id").map_batches(**same).limit(5)) == above
+    assert free(mixed.zip(mixed).map_batches(**same)) == [*above, *above, "Zip", "MapBatches(Same)"]
+    assert free(rows.sort("id").union(rows).repartition(3)) == []
 
 
 WITHOUT_PANDAS = """

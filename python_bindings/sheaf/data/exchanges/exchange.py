@@ -65,7 +65,7 @@ class Method:
         bytes."""
         own = copy.copy(self)
         own.counts = Counts()
-        own.small_bytes = int(context.small_input_bytes)
+        own.small_bytes = max(1, int(context.small_input_bytes))  # What is empty is one block.
         own.skewed = Skewed.of(context)
         own.cpus = cpus
         own.honoured = self.count is not None

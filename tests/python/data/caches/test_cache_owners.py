@@ -2,16 +2,19 @@
 """Which blocks a cache may give up, and in which session: those of other datasets stay, a cache that
 starts the cluster has its share of it, and one of a session that has ended is in nobody's way."""
 
+import gc
 import pathlib
 import subprocess
 import sys
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 import sheaf
 from conftest import wait_until
 from sheaf import data
 from sheaf.data.caches.keeper import KEEPER
+from sheaf.experimental import locations
 
 STORE = 128 << 20
 LEVELS = ["memory", "disk"]
@@ -78,6 +81,18 @@ def test_the_blocks_of_a_cache_itself_go_with_it(level, tmp_path):
         cached.num_blocks()
     settled()
     assert marks(derived) != before and drawn.count() > 4
+
+
+def test_references_of_blocks_keep_what_these_are_made_from():
+    table = np.arange(40_000.0)  # More than goes inside a call.
+
+    def looked_up(batch):
+        return {"y": table[batch["id"]]}
+
+    refs = data.range(40_000, override_num_blocks=4).map_batches(looked_up).to_arrow_refs()
+    gc.collect()
+    wait_until(lambda: locations.give_up(refs) == [None] * len(refs))
+    assert sum(pc.sum(made["y"]).as_py() for made in sheaf.get(refs, timeout=60)) == table.sum()
 
 
 def printed(code, *arguments):

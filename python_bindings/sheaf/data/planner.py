@@ -95,7 +95,7 @@ class Planner:
 
     def _small_side(self, node: logical.Node) -> int | None:
         """The input that goes to all tasks of the other, of a join that is one."""
-        if not isinstance(node, logical.Exchange):
+        if not isinstance(node, logical.Exchange) or len(node.inputs) < 2:
             return None
         bounds = [logical.most_bytes(child) for child in node.inputs]
         side: int | None = node.method.small_side(bounds, self._context)
@@ -295,7 +295,7 @@ class Planner:
         small = self._small_side(node)
         if small is not None:
             return self._broadcast(node, small, *feeders)
-        sizes = [logical.known_bytes(child) for child in node.inputs]
+        sizes = [logical.bytes_now(child) for child in node.inputs]
         method = node.method.begin(sizes, self._cpus, self._context, self._budget)
         if method.samples:
             return self._sorted_exchange(node, feeders[0], method)

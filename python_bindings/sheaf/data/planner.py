@@ -218,7 +218,8 @@ class Planner:
             return False
         if not isinstance(stage.function, (MapFunction, ReduceFunction)):
             return False
-        own = getattr(stage.function, "after", stage.function).transform
+        own: Any = getattr(stage.function, "after", stage.function)
+        own = own.transform
         if transforms.is_chain(own) and len(own.args[0]) >= _MOST_FUSED:
             return False
         if node.rows and (node.alone or isinstance(stage.function, ReduceFunction)):

@@ -192,8 +192,8 @@ class Sort(Method):
         finer, borders = rows_to.by_bounds(self.finer, self.keys, ends.keys, ends.behind)
         first, stop = borders.offsets[part : part + 2].tolist()
         chosen = _distinct(finer.slice(first, stop - first))[1:]
-        places = np.unique(np.arange(1, count) * len(chosen) // count) if chosen else []
-        rows = [first + chosen[place] for place in places]
+        places = np.unique(np.arange(1, count) * len(chosen) // count)
+        rows = [first + chosen[place] for place in places] if chosen else []
         return Ends(finer.take(pa.array(rows, pa.int64())), np.zeros(len(rows), bool))
 
     def _choose(self, samples: Sequence[Any]) -> Ends:

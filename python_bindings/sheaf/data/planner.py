@@ -28,6 +28,7 @@ from sheaf.data.tasks import (
 )
 from sheaf.data.user_code import ClassUdf
 
+_LEAST_BLOCK_BYTES = 1 << 20  # Where the budget is small.
 _MOST_FUSED = 64  # Maps in one task: their generators are one in another.
 
 
@@ -114,7 +115,7 @@ class Planner:
         source = self._build_Blocks(node, feeders)
         if not node.on_disk:
             return source
-        function = MapFunction(target_bytes=self._context.target_max_block_size)
+        function = MapFunction(target_bytes=self._block_bytes)
         stage = Stage(function, TaskOptions(), spread=True)
         # What only reads files that are here maps them here.
         is_little = node is self._root or (logical.known_bytes(node) or 0) < self._small
@@ -132,7 +133,7 @@ class Planner:
         else:
             found = (list(ReadBundles(tasks, size)) for tasks in stream)
             source = self._add(Operator(node.name, "source", stream=found))
-        function = MapFunction(target_bytes=self._context.target_max_block_size)
+        function = MapFunction(target_bytes=self._block_bytes)
         here = _is_light(node.datasource) and (logical.known_bytes(node) or 0) < self._small
         return self._add(
             self._map(node.name, source, Stage(function, node.options, spread=True), here=here)
@@ -144,7 +145,11 @@ class Planner:
 
     @property
     def _block_bytes(self) -> int:
-        return int(self._context.target_max_block_size or 1 << 62)
+        """Of a block at most: what all tasks read and make that run fits into the store."""
+        wanted = self._context.target_max_block_size
+        if wanted is None:
+            return 1 << 62
+        return min(int(wanted), max(_LEAST_BLOCK_BYTES, self._budget // (2 * self._cpus)))
 
     def _map(self, name: str, feeder: int, stage: Stage, **fields: Any) -> Operator:
         options = stage.options
@@ -185,7 +190,7 @@ class Planner:
         function = MapFunction(
             node.transform,
             one_by_one=node.rows == 0,
-            target_bytes=self._context.target_max_block_size,
+            target_bytes=self._block_bytes,
             udfs=udfs,
         )
         here = node.is_plain and node.options.pool is None and self._is_small_here(feeder)
@@ -333,7 +338,7 @@ class Planner:
     def _broadcast(self, node: logical.Exchange, small: int, beside: int, feeder: int) -> int:
         """A join whose small side goes to all tasks of the other."""
         method = node.method.begin([0, 0], self._cpus, self._context, self._budget)
-        after = MapFunction(target_bytes=self._context.target_max_block_size)
+        after = MapFunction(target_bytes=self._block_bytes)
         before = self.operators[feeder]
         fits = self._takes_more(before) and not before.here and node.options == TaskOptions()
         first = before.run.function if fits else MapFunction(None, False, self._block_bytes)
@@ -350,7 +355,7 @@ class Planner:
         return feeder
 
     def _reduce(self, node: logical.Exchange, parts: list[int], method: Any) -> int:
-        after = MapFunction(target_bytes=self._context.target_max_block_size)
+        after = MapFunction(target_bytes=self._block_bytes)
         stage = Stage(ReduceFunction(method, after), node.options)
         operator = self._map(node.name, parts[0], stage, arrange=method.arrange)
         operator.inputs = tuple(parts)

@@ -12,6 +12,8 @@ import types
 from concurrent import futures
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sheaf
 from conftest import wait_until
@@ -360,3 +362,26 @@ def test_what_a_limit_has_cancelled_is_not_looked_at():
 
     execution._look_at = look_at
     assert execution._poll() and looked == [1]
+
+
+@pytest.mark.parametrize("step", ["read", "map", "sort"])
+def test_blocks_are_as_small_as_the_budget_asks_for(step, tmp_path):
+    """Files tell little of text that repeats; two tasks that each read and make 100 MiB of it would
+    not fit into a small store."""
+    pq.write_table(pa.table({"id": range(20_000), "pad": ["p" * 400] * 20_000}), tmp_path / "one")
+    context = data.DataContext.get_current().copy()
+    limits = data.ExecutionResources(object_store_memory=8 << 20)
+    context.execution_options.resource_limits = limits
+    with data.DataContext.current(context):
+        rows = data.read_parquet(str(tmp_path), file_extensions=None)
+        made = {
+            "read": rows,
+            "map": rows.map_batches(lambda b: b, batch_size=None),
+            "sort": rows.sort("id"),
+        }[step].materialize()
+    sizes = [bundle.size_bytes for bundle in made._plan.bundles]
+    assert sum(sizes) > 8_000_000 and max(sizes) <= 2 << 20
+    context.target_max_block_size = None  # As large as they come.
+    with data.DataContext.current(context):
+        whole = data.range(1000, override_num_blocks=1).map_batches(lambda b: b).materialize()
+    assert whole.num_blocks() == 1 and whole.sort("id", descending=True).take(1) == [{"id": 999}]

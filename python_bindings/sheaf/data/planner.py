@@ -13,7 +13,7 @@ from sheaf.data import plan as logical
 from sheaf.data import transforms
 from sheaf.data.compute import TaskOptions
 from sheaf.data.datasource.datasource import OneByOne
-from sheaf.data.exchanges.exchange import Method
+from sheaf.data.exchanges.exchange import Shuffle
 from sheaf.data.exchanges.sort import Sort
 from sheaf.data.operators import Bundle, Operator, Work
 from sheaf.data.optimize import optimized
@@ -64,13 +64,18 @@ class Planner:
         return self.operators
 
     def _settle_order(self) -> None:
-        """What is sorted stays so, and what is zipped meets what it stands beside, also with a full
-        budget; an exchange puts an end to either."""
+        """What is sorted stays so, what is zipped meets what it stands beside, and a seed gives one
+        order of rows, also with a full budget; an exchange puts an end to any of that."""
         for operator in self.operators:
             behind = any(self.operators[feeder].in_order for feeder in operator.inputs)
             operator.in_order = _sorts(operator) or (behind and not _mixes(operator))
         for operator in reversed(self.operators):
-            if _zips(operator) or (operator.in_order and not _mixes(operator)):
+            operator.in_order = operator.in_order or _is_seeded(operator)
+            if (
+                _zips(operator)
+                or _is_seeded(operator)
+                or (operator.in_order and not _mixes(operator))
+            ):
                 for feeder in operator.inputs:
                     self.operators[feeder].in_order = True
 
@@ -188,10 +193,7 @@ class Planner:
                 before.needs, before.cap = dict(node.options.needs), node.options.cap
             return feeder
         function = MapFunction(
-            node.transform,
-            one_by_one=node.rows == 0,
-            target_bytes=self._block_bytes,
-            udfs=udfs,
+            node.transform, one_by_one=node.rows == 0, target_bytes=self._block_bytes, udfs=udfs
         )
         here = node.is_plain and node.options.pool is None and self._is_small_here(feeder)
         stage = Stage(function, node.options)
@@ -425,10 +427,17 @@ def _zips(operator: Operator) -> bool:
     return isinstance(_method(operator), ZipBlocks)
 
 
+def _is_seeded(operator: Operator) -> bool:
+    """Whether its outputs are what a shuffle makes of a seed, which depends on the order in which
+    rows come."""
+    is_last = _mixes(operator) and isinstance(_method(operator), Shuffle)
+    return is_last and _method(operator).seed is not None
+
+
 def _mixes(operator: Operator) -> bool:
     """Whether the order of its inputs says nothing about that of its outputs."""
-    is_exchange = isinstance(_method(operator), Method)
-    return operator.kind == "arrange" or (is_exchange and not isinstance(_method(operator), Sort))
+    is_last = isinstance(getattr(operator.run, "function", None), ReduceFunction)
+    return operator.kind == "arrange" or (is_last and not isinstance(_method(operator), Sort))
 
 
 def _kind(node: logical.Node) -> str:

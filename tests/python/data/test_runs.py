@@ -9,8 +9,10 @@ import random
 import re
 import subprocess
 import sys
+import time
 import types
 
+import numpy as np
 import pytest
 import sheaf
 from sheaf import data
@@ -210,6 +212,38 @@ def test_what_is_sorted_or_zipped_keeps_its_order_whatever_the_budget(cluster):
     assert free(mixed.sort("id").map_batches(**same).limit(5)) == above
     assert free(mixed.zip(mixed).map_batches(**same)) == [*above, *above, "Zip", "MapBatches(Same)"]
     assert free(rows.sort("id").union(rows).repartition(3)) == []
+    assert free(rows.map_batches(**same).random_shuffle(seed=1)) == []
+    assert free(mixed.random_shuffle(seed=1).map_batches(**same)) == [*above, "MapBatches(Same)"]
+
+
+@pytest.mark.parametrize("way", ["random_shuffle", "sort"])
+def test_a_slow_task_changes_no_order(way, cluster):
+    """With a full budget, while the first of four tasks is slow, and all give many blocks."""
+
+    def orders(slow_s):
+        def wide(batch):
+            time.sleep(slow_s * (batch["id"][0] == 1000))
+            return {
+                "id": batch["id"],
+                "k": batch["id"] % 7,
+                "pad": np.zeros((len(batch["id"]), 30)),
+            }
+
+        rows = data.range(30_000, override_num_blocks=4).map_batches(wide, batch_size=1000)
+        given = rows.random_shuffle(seed=5) if way == "random_shuffle" else rows.sort("k")
+        made = given.materialize()
+        assert re.search(r"(Merge|Run): [1-9]\d* tasks", made.stats())
+        return np.concatenate([batch["id"] for batch in made.iter_batches(batch_size=None)])
+
+    context = data.DataContext.get_current().copy()
+    context.target_max_block_size = 128 << 10
+    limits = data.ExecutionResources(object_store_memory=1 << 20)
+    context.execution_options.resource_limits = limits
+    with data.DataContext.current(context):
+        even, uneven = orders(0), orders(0.7)
+    assert (even == uneven).all()
+    if way == "sort":
+        assert (even == np.argsort(np.arange(30_000) % 7, kind="stable")).all()
 
 
 WITHOUT_PANDAS = """

@@ -199,7 +199,7 @@ class DataContext:
         small_input_bytes: below this, what needs no function of the user's runs in this process.
         skewed_partition_factor, skewed_partition_bytes: a partition of a sort or a join that has
             over so many times the bytes of the median, and over so many bytes, is split.
-        split_silence_s: for so long consumers of streaming_split wait for one that does not come.
+        split_silence_s: for so long consumers of streaming_split wait for one that is not heard of.
         retried_io_errors: words or regular expressions; reading or writing a file is tried up to 10
             times on errors that have one of them, with growing pauses.
     """

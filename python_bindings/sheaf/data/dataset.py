@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import uuid
+import weakref
 from typing import Any
 
 import pyarrow.compute as pc
@@ -342,6 +343,8 @@ class Dataset(
         for bundle in self._run():
             whole = bundle.metadata is not None and bundle.num_rows == bundle.metadata.num_rows
             if change is None and whole and isinstance(bundle.block, sheaf.ObjectRef):
+                # What it is made from lives as long as this reference, as it could be lost.
+                weakref.finalize(bundle.block, _let_go, bundle.sources).atexit = False
                 out.append(bundle.block)
             else:
                 table = table_of(bundle)
@@ -406,9 +409,18 @@ class MaterializedDataset(Dataset):
     """A dataset whose blocks are there."""
 
     def num_blocks(self) -> int:
-        """Returns how many blocks there are."""
-        assert isinstance(self._plan, plan.Blocks)
+        """Returns how many blocks there are.
+
+        Raises:
+            NotImplementedError: unpersist() has given them back.
+        """
+        if not isinstance(self._plan, plan.Blocks):
+            return super().num_blocks()
         return len(self._plan.bundles)
+
+
+def _let_go(sources: Any) -> None:
+    """They were held for a reference that is no more."""
 
 
 def _unified(bundles: list[Bundle]) -> Any:

@@ -231,13 +231,18 @@ class Flow:
                 return
         self._finish_if_done(state)
 
+    def _keeps_order(self, state: State) -> bool:
+        return self._preserve_order or state.spec.in_order
+
     def _release_order(self) -> None:
         """With a full budget, what waits for outputs in front goes on without them."""
-        if self._preserve_order or not self.budget.is_full():
+        if not self.budget.is_full():
             return
         for state in self._order:
             if self._output or not self._idle_downstream(state):
                 return
+            if self._keeps_order(state):
+                continue
             kept = [held for sequence in sorted(state.waiting) for held in state.waiting[sequence]]
             state.waiting.clear()
             if state.spec.kind == "union":
@@ -294,6 +299,6 @@ class Flow:
             if other.is_busy or other.waiting:
                 return False
             if other.spec.kind == "union" and feeder.index != other.first_input:
-                return self._preserve_order is False and not any(other.gathered)
+                return not self._keeps_order(other) and not any(other.gathered)
             feeder = other
         return True

@@ -100,6 +100,7 @@ class Operator:
         alone: each bundle is a task, however small, since what it does depends on its number.
         size_ratio: bytes of output for one byte of input, until the first output tells.
         limit: rows, of "limit".
+        in_order: outputs are in the order of the inputs, whatever that costs.
         run: what the shell needs to run a task; opaque here.
     """
 
@@ -120,4 +121,5 @@ class Operator:
     size_ratio: float = 1.0
     alone: bool = False
     limit: int = 0
+    in_order: bool = False
     run: Any = None

@@ -340,6 +340,14 @@ def _bytes(node: Node, sizes: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
+def bytes_now(node: Node) -> int | None:
+    """As known_bytes; None, too, while files are still being found."""
+    reads = [one.datasource for one in walk(node) if isinstance(one, Read)]
+    if all(getattr(source, "is_listed", lambda: True)() for source in reads):
+        return known_bytes(node)
+    return None
+
+
 def most_bytes(node: Node) -> int | None:
     """Bytes that an operator gives at most, but for what readers estimate; None: only a run
     tells."""

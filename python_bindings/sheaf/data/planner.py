@@ -13,8 +13,11 @@ from sheaf.data import plan as logical
 from sheaf.data import transforms
 from sheaf.data.compute import TaskOptions
 from sheaf.data.datasource.datasource import OneByOne
+from sheaf.data.exchanges.exchange import Shuffle
+from sheaf.data.exchanges.sort import Sort
 from sheaf.data.operators import Bundle, Operator, Work
 from sheaf.data.optimize import optimized
+from sheaf.data.slices import JoinBlocks, ZipBlocks
 from sheaf.data.tasks import (
     BroadcastFunction,
     MapFunction,
@@ -25,9 +28,9 @@ from sheaf.data.tasks import (
 )
 from sheaf.data.user_code import ClassUdf
 
+_BLOCKS_OF_A_CPU = 4  # Of the largest, in the budget: one that is read, made, taken, and room.
+_LEAST_BLOCK_BYTES = 1 << 20  # Where the budget is small.
 _MOST_FUSED = 64  # Maps in one task: their generators are one in another.
-_BLOCKS_OF_A_CPU = 4  # Of the largest, in the budget.
-_LEAST_BLOCK = 1 << 20
 
 
 @dataclasses.dataclass
@@ -58,7 +61,24 @@ class Planner:
         """Operators for a logical plan, the last one's outputs its result."""
         self._root = optimized(node)
         self._build(self._root)
+        self._settle_order()
         return self.operators
+
+    def _settle_order(self) -> None:
+        """What is sorted stays so, what is zipped meets what it stands beside, and a seed gives one
+        order of rows, also with a full budget; an exchange puts an end to any of that."""
+        for operator in self.operators:
+            behind = any(self.operators[feeder].in_order for feeder in operator.inputs)
+            operator.in_order = _sorts(operator) or (behind and not _mixes(operator))
+        for operator in reversed(self.operators):
+            operator.in_order = operator.in_order or _is_seeded(operator)
+            if (
+                _zips(operator)
+                or _is_seeded(operator)
+                or (operator.in_order and not _mixes(operator))
+            ):
+                for feeder in operator.inputs:
+                    self.operators[feeder].in_order = True
 
     def _build(self, node: logical.Node) -> None:
         """Operators for all of a plan, those first that feed others. It does not call itself: plans
@@ -82,7 +102,7 @@ class Planner:
 
     def _small_side(self, node: logical.Node) -> int | None:
         """The input that goes to all tasks of the other, of a join that is one."""
-        if not isinstance(node, logical.Exchange):
+        if not isinstance(node, logical.Exchange) or len(node.inputs) < 2:
             return None
         bounds = [logical.most_bytes(child) for child in node.inputs]
         side: int | None = node.method.small_side(bounds, self._context)
@@ -131,10 +151,12 @@ class Planner:
 
     @property
     def _block_bytes(self) -> int:
-        """Of a block at most: each CPU makes one while another is taken, so that of what may lie
-        around a part is left for others, in a small object store, too."""
-        share = max(_LEAST_BLOCK, self._budget // (_BLOCKS_OF_A_CPU * self._cpus))
-        return min(int(self._context.target_max_block_size or 1 << 62), share)
+        """Of a block at most: what all tasks read and make that run fits into the store."""
+        wanted = self._context.target_max_block_size
+        if wanted is None:
+            return 1 << 62
+        share = self._budget // (_BLOCKS_OF_A_CPU * self._cpus)
+        return min(int(wanted), max(_LEAST_BLOCK_BYTES, share))
 
     def _map(self, name: str, feeder: int, stage: Stage, **fields: Any) -> Operator:
         options = stage.options
@@ -173,10 +195,7 @@ class Planner:
                 before.needs, before.cap = dict(node.options.needs), node.options.cap
             return feeder
         function = MapFunction(
-            node.transform,
-            one_by_one=node.rows == 0,
-            target_bytes=self._block_bytes,
-            udfs=udfs,
+            node.transform, one_by_one=node.rows == 0, target_bytes=self._block_bytes, udfs=udfs
         )
         here = node.is_plain and node.options.pool is None and self._is_small_here(feeder)
         stage = Stage(function, node.options)
@@ -208,7 +227,8 @@ class Planner:
             return False
         if not isinstance(stage.function, (MapFunction, ReduceFunction)):
             return False
-        own = getattr(stage.function, "after", stage.function).transform
+        own: Any = getattr(stage.function, "after", stage.function)
+        own = own.transform
         if transforms.is_chain(own) and len(own.args[0]) >= _MOST_FUSED:
             return False
         if node.rows and (node.alone or isinstance(stage.function, ReduceFunction)):
@@ -266,15 +286,11 @@ class Planner:
         return self._add(Operator(node.name, "arrange", inputs=(feeder,), arrange=shuffle))
 
     def _build_Repartition(self, node: logical.Repartition, feeders: list[int]) -> int:
-        from sheaf.data.slices import JoinBlocks
-
         (feeder,) = feeders
         method = JoinBlocks(node.count, node.rows, self._small)
         return self._add_method(node.name, (feeder,), method)
 
     def _build_Zip(self, node: logical.Zip, feeders: list[int]) -> int:
-        from sheaf.data.slices import ZipBlocks
-
         return self._add_method(node.name, tuple(feeders), ZipBlocks(self._small))
 
     def _add_method(self, name: str, inputs: tuple[int, ...], method: Any) -> int:
@@ -289,7 +305,7 @@ class Planner:
         small = self._small_side(node)
         if small is not None:
             return self._broadcast(node, small, *feeders)
-        sizes = [logical.known_bytes(child) for child in node.inputs]
+        sizes = [logical.bytes_now(child) for child in node.inputs]
         method = node.method.begin(sizes, self._cpus, self._context, self._budget)
         if method.samples:
             return self._sorted_exchange(node, feeders[0], method)
@@ -397,6 +413,33 @@ class ReadBundles:
 
     def __contains__(self, one: object) -> bool:
         return any(one == bundle for bundle in self)
+
+
+def _method(operator: Operator) -> Any:
+    """What an operator does behind a barrier or in front of it."""
+    return getattr(getattr(operator.run, "function", None), "method", None)
+
+
+def _sorts(operator: Operator) -> bool:
+    """Whether its outputs are the result of a sort."""
+    return isinstance(_method(operator), Sort) and isinstance(operator.run.function, ReduceFunction)
+
+
+def _zips(operator: Operator) -> bool:
+    return isinstance(_method(operator), ZipBlocks)
+
+
+def _is_seeded(operator: Operator) -> bool:
+    """Whether its outputs are what a shuffle makes of a seed, which depends on the order in which
+    rows come."""
+    is_last = _mixes(operator) and isinstance(_method(operator), Shuffle)
+    return is_last and _method(operator).seed is not None
+
+
+def _mixes(operator: Operator) -> bool:
+    """Whether the order of its inputs says nothing about that of its outputs."""
+    is_last = isinstance(getattr(operator.run, "function", None), ReduceFunction)
+    return operator.kind == "arrange" or (is_last and not isinstance(_method(operator), Sort))
 
 
 def _kind(node: logical.Node) -> str:

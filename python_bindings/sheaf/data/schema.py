@@ -244,7 +244,7 @@ def conform(table: Any, schema: Any) -> Any:
         return table.select([])
     there = set(table.column_names)
     columns = [
-        _cast(table.column(field.name), field.type)
+        cast(table.column(field.name), field.type)
         if field.name in there
         else pa.chunked_array([_nulls(table.num_rows, field.type)])
         for field in schema
@@ -258,7 +258,8 @@ def _nulls(rows: int, kind: Any) -> Any:
     return pa.nulls(rows, kind)
 
 
-def _cast(column: Any, kind: Any) -> Any:
+def cast(column: Any, kind: Any) -> Any:
+    """A pa.ChunkedArray as one of another type, which `unified` gave for it and another."""
     if column.type == kind:
         return column
     if pa.types.is_null(column.type):
@@ -304,6 +305,6 @@ def _struct(chunk: Any, kind: Any) -> Any:
     columns = []
     for field in kind:
         column = chunk.field(field.name) if field.name in there else pa.nulls(len(chunk))
-        cast = _cast(pa.chunked_array([column]), field.type)
-        columns.append(cast.combine_chunks() if cast.num_chunks != 1 else cast.chunk(0))
+        made = cast(pa.chunked_array([column]), field.type)
+        columns.append(made.combine_chunks() if made.num_chunks != 1 else made.chunk(0))
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=chunk.is_null())

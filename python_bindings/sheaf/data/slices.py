@@ -79,7 +79,7 @@ class JoinBlocks:
         bundles = given[0]
         rows = rows_of(bundles)
         if self.rows is not None:
-            ends = [*range(self.rows, rows, self.rows), *([rows] if rows else [])]
+            ends = [*range(self.rows, rows, self.rows), rows]
         else:
             assert self.count is not None
             ends = even_ends(rows, self.count)

@@ -156,7 +156,7 @@ class Splits:
         Returns:
             The iterators. All of them begin an epoch before any gets a row of it.
         """
-        from sheaf.data.split import split_streaming
+        from sheaf.data.streaming.iterator import split_streaming
 
         if n < 1:
             raise ValueError(f"streaming_split: n={n}: want 1 consumer or more")

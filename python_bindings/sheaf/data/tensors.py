@@ -204,7 +204,7 @@ def moved(value: Any, device: Any, non_blocking: bool, concat: bool = True) -> A
 
     if _is_tensor(value):
         return each(value)
-    change = inner
+    change: Callable[[Any], Any] = inner
     if isinstance(value, Mapping):
         if all(map(_is_tensor, value.values())):
             change = each

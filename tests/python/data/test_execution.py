@@ -12,12 +12,15 @@ import types
 from concurrent import futures
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sheaf
 from conftest import wait_until
 from sheaf import data
-from sheaf.data import expressions, split
+from sheaf.data import expressions
 from sheaf.data.shell import Execution
+from sheaf.data.streaming.consumer import ConsumerLost
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -245,14 +248,14 @@ def impatient(dataset):
 
 def test_a_consumer_that_does_not_come_is_named():
     one, _ = impatient(data.range(10)).streaming_split(2, equal=True)
-    with pytest.raises(split.ConsumerLost, match=r"consumers \[1\] of 2 did not begin epoch 0"):
+    with pytest.raises(ConsumerLost, match=r"consumers \[1\] of 2 did not begin epoch 0"):
         list(one.iter_rows())
 
 
 @pytest.mark.parametrize("equal", [False, True])
 def test_who_comes_again_gets_the_epoch_that_the_other_was_late_for(equal):
     one, other = impatient(data.range(10)).streaming_split(2, equal=equal)
-    with pytest.raises(split.ConsumerLost):
+    with pytest.raises(ConsumerLost):
         list(one.iter_rows())
     with futures.ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda part: [r["id"] for r in part.iter_rows()], (one, other)))
@@ -373,3 +376,26 @@ def test_blocks_are_smaller_where_the_store_is_small():
     sizes = [len(batch["x"]) for batch in mapped.iter_batches(batch_size=None)]
     assert sum(sizes) == rows
     assert max(sizes) <= 16  # MiB, of 256 for two CPUs.
+
+
+@pytest.mark.parametrize("step", ["read", "map", "sort"])
+def test_blocks_are_as_small_as_the_budget_asks_for(step, tmp_path):
+    """Files tell little of text that repeats; two tasks that each read and make 100 MiB of it would
+    not fit into a small store."""
+    pq.write_table(pa.table({"id": range(20_000), "pad": ["p" * 400] * 20_000}), tmp_path / "one")
+    context = data.DataContext.get_current().copy()
+    limits = data.ExecutionResources(object_store_memory=8 << 20)
+    context.execution_options.resource_limits = limits
+    with data.DataContext.current(context):
+        rows = data.read_parquet(str(tmp_path), file_extensions=None)
+        made = {
+            "read": rows,
+            "map": rows.map_batches(lambda b: b, batch_size=None),
+            "sort": rows.sort("id"),
+        }[step].materialize()
+    sizes = [bundle.size_bytes for bundle in made._plan.bundles]
+    assert sum(sizes) > 8_000_000 and max(sizes) <= 2 << 20
+    context.target_max_block_size = None  # As large as they come.
+    with data.DataContext.current(context):
+        whole = data.range(1000, override_num_blocks=1).map_batches(lambda b: b).materialize()
+    assert whole.num_blocks() == 1 and whole.sort("id", descending=True).take(1) == [{"id": 999}]

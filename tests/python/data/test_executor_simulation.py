@@ -35,13 +35,23 @@ class Simulation:
         # How often an actor dies in a task.
         self.losing = self.random.choice([0.0, 0.0, 0.05, 0.2])
         self.operators = self.plan()
+        # By a setting of all, or by each operator; in plans that are not strict some are, up to the
+        # last one, or from the first one on.
+        by_setting, some = (
+            self.random.random() < 0.5,
+            self.random.randrange(len(self.operators) + 1),
+        )
+        chosen = self.operators[some:] if self.random.random() < 0.5 else self.operators[:some]
+        for operator in self.operators if self.strict else chosen:
+            operator.in_order = not by_setting
         self.tasks, self.actors = {}, {}
         self.drawing, self.drawn = set(), {}  # Sources; how many parts of them have been found.
         self.got = []
         self.stopped = False
         self.takes_turns = False
+        self.tasks_over = 0  # The most tasks since the budget was kept last.
         self.machine = machine.Executor(
-            self.operators, self.total, self.limit_bytes, preserve_order=self.strict
+            self.operators, self.total, self.limit_bytes, preserve_order=self.strict and by_setting
         )
 
     # The plan. Row i of a source is a bundle's start; maps keep it in the metadata, so order shows.
@@ -307,7 +317,10 @@ class Simulation:
                     pending += sum(held.charge for held in state.gathered[0])
                     pending += sum(charge for _, charge in state.queue)
                     pending += sum(task.charge for task in state.running.values())
-            most = self.limit_bytes + self.block * (2 + len(self.tasks)) + pending
+            # What tasks have made stays when their actors die.
+            is_over = e.budget.held > self.limit_bytes
+            self.tasks_over = max(len(self.tasks), self.tasks_over if is_over else 0)
+            most = self.limit_bytes + self.block * (2 + self.tasks_over) + pending
             assert e.budget.held <= most, f"over the budget: {e.budget.held} of {most}"
         for state in e.states:  # Nothing that fits waits.
             spec = state.spec

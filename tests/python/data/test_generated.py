@@ -84,6 +84,7 @@ STEPS = [
     lambda rows: rows.random_shuffle(),
     lambda rows: rows.repartition(3),
     lambda rows: rows.repartition(2, keys=["k"]),
+    lambda rows: rows.repartition(target_num_rows_per_block=3),
     lambda rows: rows.union(rows),
     lambda rows: rows.zip(rows),
     lambda rows: rows.limit(2),
@@ -108,7 +109,10 @@ def test_what_has_no_rows_has_the_schema(number):
     table = pa.table({"k": [1, 2, None, 2], "s": ["a", None, "b", "c"], "v": [1, 2, 3, 4]})
     steps = rng.choices(STEPS, k=rng.randrange(1, 5))
     where, empty = rng.randrange(len(steps) + 1), rng.choice(NOTHING)
-    rows = wanted = data.from_arrow([table.slice(0, 1), table.slice(1)])
+    context = data.DataContext.get_current().copy()
+    context.small_input_bytes = rng.choice([0, context.small_input_bytes])
+    with data.DataContext.current(context):
+        rows = wanted = data.from_arrow([table.slice(0, 1), table.slice(1)])
     for at, step in enumerate([*steps, None]):
         if at == where:
             rows = empty(rows)

@@ -5,6 +5,7 @@ import pickle
 import random
 import threading
 import time
+from concurrent import futures
 
 import pytest
 import sheaf
@@ -116,6 +117,30 @@ def test_errors_of_later_folders_come_when_they_are_found(slow):
     with pytest.raises(PermissionError):
         rows.input_files()
     wait_until(lambda: sheaf.available_resources().get("CPU") == 2, "tasks are left")
+
+
+@pytest.mark.parametrize("exchange", ["random_shuffle", "sort", "groupby"])
+def test_an_exchange_begins_before_all_files_are_listed(slow, exchange, tmp_path):
+    slow.folders, slow.files = 3, 40
+
+    def marked(batch):
+        (tmp_path / batch["path"][0].replace("/", "-")).touch()
+        return batch
+
+    rows = data.read_binary_files("in", filesystem=slow, include_paths=True).map_batches(marked)
+    behind = {
+        "random_shuffle": lambda: rows.random_shuffle(),
+        "sort": lambda: rows.sort("path"),
+        "groupby": lambda: rows.groupby("path").count(),
+    }[exchange]()
+    with futures.ThreadPoolExecutor(1) as pool:
+        made = pool.submit(behind.materialize)
+        try:
+            wait_until((tmp_path / "in-00-00000").exists, "no file is read before all are found")
+            assert "in/02" not in Slow.asked
+        finally:
+            Slow.gate.set()
+        assert len({row["path"] for row in made.result(60).take_all()}) == 120
 
 
 def test_who_has_enough_ends_the_listing(slow):

@@ -2,6 +2,7 @@
 """Consumers of streaming_split that die amid an epoch: each block is in the record of one consumer
 that has done with it, whoever takes the place of the dead one."""
 
+import concurrent.futures
 import os
 import pathlib
 import random
@@ -12,7 +13,8 @@ import pytest
 import sheaf
 from conftest import wait_until
 from sheaf import data
-from sheaf.data.split import ConsumerLost
+from sheaf.data.executor import ExecutionError
+from sheaf.data.streaming.consumer import ConsumerLost
 from sheaf.exceptions import RayActorError
 
 BLOCKS, ROWS = 24, 240
@@ -155,3 +157,35 @@ def test_the_silence_of_consumers_is_a_setting_with_bounds():
     with pytest.raises(ValueError, match="split_silence_s=0: want seconds, above 0"):
         rows(silence_s=0).streaming_split(2)
     assert data.DataContext().split_silence_s == 30.0
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_all_consumers_are_told_what_cannot_begin(equal, tmp_path):
+    dataset = rows().map_batches(lambda batch: batch, num_gpus=3)
+    consumers = [Consumer.remote(str(tmp_path), f"consumer-{number}") for number in range(3)]
+    calls = [
+        consumer.consume.remote(part)
+        for consumer, part in zip(consumers, dataset.streaming_split(3, equal=equal))
+    ]
+    for call in calls:
+        with pytest.raises(ExecutionError, match="GPU: 3 wanted, 0 in the cluster"):
+            sheaf.get(call, timeout=60)
+    assert recorded(tmp_path) == []
+
+
+def test_who_wants_the_next_epoch_waits_for_those_that_go_on_with_this_one():
+    """For longer than a consumer may be silent."""
+    parts, seen = rows(silence_s=1.0).streaming_split(2), []
+
+    def slow():
+        for batch in parts[1].iter_batches(batch_size=None):
+            seen.extend(batch["id"])
+            time.sleep(0.15)
+        return len(list(parts[1].iter_rows()))
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        began, ended = time.monotonic(), pool.submit(slow)
+        next(iter(parts[0].iter_batches(batch_size=1)))
+        count = len(list(parts[0].iter_rows()))
+        assert time.monotonic() - began > 2.0
+        assert count + ended.result() == ROWS and len(seen) >= ROWS - 3 * ROWS // BLOCKS

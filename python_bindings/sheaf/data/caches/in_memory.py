@@ -25,19 +25,26 @@ class InMemory(Cache):
     def __init__(self, source: Any, limit_bytes: int | None) -> None:
         super().__init__(source)
         self._bundles: list[Bundle] = []
-        self._tables = 0  # Blocks that are so small that this process has them.
-        if limit_bytes is None and sheaf.is_initialized():
-            limit_bytes = int(_SHARE * sheaf.cluster_resources().get("object_store_memory", 0))
-        KEEPER.add(self, limit_bytes)
+        self._others = 0  # Blocks that are there anyway: small, or of another dataset.
+        self._limit_bytes = limit_bytes
+        KEEPER.add(self)
 
     def add(self, bundle: Bundle) -> None:
         """A block has been made."""
         self._bundles.append(bundle)
-        if not isinstance(bundle.block, sheaf.ObjectRef):
-            self._tables += 1
-        elif all(block.ref != bundle.block for block in self.blocks[-1:]):  # Slices come together.
+        if not self.is_own(bundle.block):
+            self._others += 1
+            return
+        if not self.blocks:  # There is a cluster now, be it that this run has started it.
+            KEEPER.limit(self._limit())
+        if all(block.ref != bundle.block for block in self.blocks[-1:]):  # Slices come together.
             self.blocks.append(Kept(bundle.block, bundle.size_bytes))
         KEEPER.look_soon()
+
+    def _limit(self) -> int:
+        if self._limit_bytes is not None:
+            return self._limit_bytes
+        return int(_SHARE * sheaf.cluster_resources().get("object_store_memory", 0))
 
     def finish(self) -> list[Bundle]:
         """All blocks have been made.
@@ -58,10 +65,10 @@ class InMemory(Cache):
     def text(self, before: int = 0) -> str:
         """As explain() and stats() show it."""
         KEEPER.look()
-        there = sum(block.is_there for block in self.blocks) + self._tables
+        there = sum(block.is_there for block in self.blocks) + self._others
         stay = sum(bool(block.stays) for block in self.blocks)
         return (
-            f"cached (memory, {there} of {len(self.blocks) + self._tables} blocks in memory, "
+            f"cached (memory, {there} of {len(self.blocks) + self._others} blocks in memory, "
             f"{self.recomputed - before} recomputed"
             + (f"; {stay} stay, as they could not be made again" * bool(stay))
             + ")"

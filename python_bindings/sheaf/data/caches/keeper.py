@@ -77,6 +77,13 @@ class Cache:
 
     def __init__(self, source: Any) -> None:
         self.source = source
+        self._of_others = {
+            bundle.block
+            for node in plan.walk(source)
+            if isinstance(node, plan.Blocks)
+            for bundle in node.bundles
+            if isinstance(bundle.block, sheaf.ObjectRef)
+        }
         self.blocks: list[Kept] = []
         self.recomputed = 0  # Blocks, each time.
         self.has_ended = False  # It was unpersisted: nothing of it stays.
@@ -91,6 +98,19 @@ class Cache:
             before: how many blocks had been recomputed before what is told about.
         """
         raise NotImplementedError
+
+    def is_own(self, block: Any) -> bool:
+        """Whether a block is a reference, and no other dataset has it: a limit or a union hands on
+        what materialize() or another cache keeps, which stays as those want it."""
+        return isinstance(block, sheaf.ObjectRef) and block not in self._of_others
+
+    def is_over(self) -> bool:
+        """Whether its blocks are of a session that has ended."""
+        try:
+            locations.get_local_object_locations([block.ref for block in self.blocks[:1]])
+        except ValueError:
+            return True
+        return False
 
     def see(self) -> None:
         """Finds out what has been made again."""
@@ -177,18 +197,20 @@ class Keeper:
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
 
-    def add(self, cache: Cache, limit_bytes: int | None = None) -> None:
+    def add(self, cache: Cache) -> None:
         """Looks after a cache for as long as somebody else holds it.
 
         Args:
             cache: it.
-            limit_bytes: that all caches in memory may have together from now on.
         """
         with self._lock:
             self._caches.append(weakref.ref(cache))
-            if limit_bytes is not None:
-                self._limit_bytes = limit_bytes
             self._start()
+
+    def limit(self, limit_bytes: int) -> None:
+        """All caches in memory may have so many bytes together from now on."""
+        with self._lock:
+            self._limit_bytes = limit_bytes
 
     def later(self, chore: Callable[[], None]) -> None:
         """Does something on the keeper's thread: for finalizers, which may run anywhere, even while
@@ -231,8 +253,9 @@ class Keeper:
         """Gives up what there is no room for, if anything is."""
         with self._lock:
             caches = [cache for known in self._caches if (cache := known()) is not None]
-            if not sheaf.is_initialized():
-                caches = []  # Their references mean nothing any more.
+            # References of a session that has ended mean nothing any more.
+            is_in = sheaf.is_initialized()
+            caches = [cache for cache in caches if is_in and not cache.is_over()]
             self._caches = [weakref.ref(cache) for cache in caches]
             try:
                 self._look_at(caches)

@@ -9,7 +9,8 @@ import os
 import uuid
 import weakref
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import sheaf
 from sheaf.data.caches import files
@@ -54,7 +55,7 @@ class OnDisk(Cache):
         self._pending: deque[tuple[_Filed, Any]] = deque()
         self._node_ids: set[str] = set()
         self._most_pending = 2 * max(1, os.cpu_count() or 1)
-        remove = functools.partial(
+        remove: Callable[[], Any] = functools.partial(
             files.begin_to_remove, self._directory, self._name, self._node_ids
         )
         # Not at the end of the interpreter: the session has ended then.
@@ -114,14 +115,16 @@ class OnDisk(Cache):
             raise error(f"cache: level='disk': {node_id}")
         block.file.path, block.file.node_id = path, node_id
         self._node_ids.add(node_id)
-        self.blocks.append(block)
+        if self.is_own(block.ref):
+            self.blocks.append(block)
         KEEPER.look_soon()
 
     def settle(self) -> None:
         """Blocks have files now, and go. Those that were made again, as a file or a node was lost,
         are written once more, where they are."""
-        going = []
-        for block in self.blocks:
+        going: list[Kept] = []
+        blocks = cast("list[_Filed]", self.blocks)
+        for block in blocks:
             if block.stays:  # Its file is all that there is.
                 block.file.ref = None
             elif block.came_back and block.may_go:
@@ -132,7 +135,7 @@ class OnDisk(Cache):
             elif block.may_go:
                 going.append(block)
         give_up(going)
-        self.blocks = [block for block in self.blocks if block.file.ref is not None]
+        self.blocks = [block for block in blocks if block.file.ref is not None]
 
     def _written_again(self, block: _Filed) -> None:
         written, block.writing = block.writing, None

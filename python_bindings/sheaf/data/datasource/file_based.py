@@ -167,6 +167,10 @@ class FileBasedDatasource(Datasource):
         """Returns the paths of all files, in the order in which they lie."""
         return [info.path for info in self._files]
 
+    def is_listed(self) -> bool:
+        """Returns whether all files have been found, so that nothing here waits for them."""
+        return self._listing.is_complete()
+
     def estimate_inmemory_data_size(self) -> int | None:
         """Returns the bytes of the files together; None when a file system does not say."""
         sizes = [info.size for info in self._files]

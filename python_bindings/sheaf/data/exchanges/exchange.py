@@ -65,7 +65,7 @@ class Method:
         bytes."""
         own = copy.copy(self)
         own.counts = Counts()
-        own.small_bytes = int(context.small_input_bytes)
+        own.small_bytes = max(1, int(context.small_input_bytes))  # What is empty is one block.
         own.skewed = Skewed.of(context)
         own.cpus = cpus
         own.honoured = self.count is not None
@@ -158,11 +158,15 @@ class Method:
         if self.honoured:
             return [(part, part + 1) for part in range(self.count)]
         bundles = [bundle for port in given for bundle in port]
-        return _grouped(sizes_of(bundles), self._reducer_bytes(bundles))
+        return _grouped(self._sizes(bundles), self._reducer_bytes(bundles))
+
+    def _sizes(self, bundles: Sequence[Bundle]) -> Any:
+        """Bytes of each partition."""
+        return sizes_of(bundles)
 
     def _reducer_bytes(self, bundles: Sequence[Bundle]) -> int:
         """How much a reducer gets, where partitions are smaller."""
-        total = sum(bundle.size_bytes for bundle in bundles)
+        total = int(self._sizes(bundles).sum())
         return min(self.most_bytes, max(_LEAST_PARTITION_BYTES, total // (2 * self.cpus)))
 
     # Out of core: what fills the budget is merged, so that many small parts become some large ones,
@@ -266,17 +270,43 @@ def work_of(ports: Sequence[Sequence[Bundle]], here: bool = False) -> Work:
 
 @dataclasses.dataclass
 class Shuffle(Method):
-    """All rows in random order."""
+    """All rows in random order.
+
+    Attributes:
+        came: bytes of each partition of what was merged, before it was: those of rounds depend on
+            which blocks these have, and what a seed gives must not.
+    """
 
     seed: int | None = None
+    came: Any = dataclasses.field(default=None, repr=False)
     alone: bool = True
     reseeds: bool = False  # Each execution has another order, which follows from the seed.
     run: int = 0
 
     def begin(self, sizes: Sequence[int | None], cpus: int, context: Any, budget: int) -> Any:
         own = super().begin(sizes, cpus, context, budget)
+        own.came = None
         self.run += 1
         return own
+
+    def arrange_round(self, given: Sequence[Sequence[Bundle]]) -> list[Work]:
+        sizes = sizes_of(given[0])
+        self.came = sizes if self.came is None else self.came + sizes
+        return super().arrange_round(given)
+
+    def _sizes(self, bundles: Sequence[Bundle]) -> Any:
+        return sizes_of(bundles) if self.came is None else self.came
+
+    def _work(
+        self, given: Sequence[Sequence[Bundle]], first: int, stop: int, here: bool = False
+    ) -> Work:
+        """With a seed its payload says how many rows of each partition each slice has."""
+        work = super()._work(given, first, stop, here)
+        if self.seed is None or stop - first < 2:
+            return work
+        rows = [np.diff(bundle.metadata.extra.offsets[first : stop + 1]) for bundle in given[0]]
+        some = np.array([of for of in rows if of.any()], np.int64).reshape(-1, stop - first)
+        return dataclasses.replace(work, payload=(*work.payload, some))
 
     def partition(self, table: Any, payload: Any, side: int) -> tuple[Any, Borders]:
         settled = TaskContext.current().kwargs
@@ -286,6 +316,10 @@ class Shuffle(Method):
     def reduce(self, given: Sequence[Any], payload: Any) -> Iterator[Any]:
         table = blocks.concat(given)
         order = np.random.default_rng(self._seed(1)).permutation(table.num_rows)
+        if len(payload) > 1:  # By partitions first: which rows of them came together is chance.
+            slices, parts = payload[1].shape
+            part = np.repeat(np.tile(np.arange(parts), slices), payload[1].ravel())
+            order = np.argsort(part, kind="stable")[order]
         yield rows_to.take(table, order)
 
     def _seed(self, *more: int) -> list[int]:

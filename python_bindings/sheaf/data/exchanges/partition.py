@@ -18,6 +18,7 @@ import sheaf.arrow
 from sheaf.data import block as blocks
 from sheaf.data.aggregates.keys import comparable, movable, to_hash
 from sheaf.data.columns import values_of
+from sheaf.data.schema import cast, unified
 from sheaf.util.parts import Parts, get_parts
 
 _PART_BYTES = 1 << 10  # With less per partition, a table is stored as one piece.
@@ -176,12 +177,7 @@ def by_bounds(
         return whole(table, bounds.num_rows + 1)
     table = movable(table)
     names = [name for name, _ in keys]
-    bounds = pa.table([comparable(column) for column in bounds.columns], bounds.column_names)
-    casts = {
-        name: comparable(table.column(name)).cast(bounds.column(name).type)
-        for name in names
-        if table.column(name).type != bounds.column(name).type
-    }
+    casts, bounds = _in_one_type(table, bounds)
     falls = [down for _, down in keys]
     width, own = table.num_columns, names
     if behind is not None and behind.any():  # One more key: rows have 0, such bounds 1.
@@ -195,6 +191,31 @@ def by_bounds(
         raise _no_order(table, own) from error
     borders.sizes -= (table.num_columns - width) * np.diff(borders.offsets)
     return made.select(range(width)), borders
+
+
+def rounds(kind: Any, end: Any) -> bool:
+    """Whether exact numbers of one type are compared with bounds of another as floats, so that some
+    that differ are equal then."""
+    both = unified(kind, end)
+    return both is not None and pa.types.is_floating(both) and not pa.types.is_floating(kind)
+
+
+def _in_one_type(table: Any, bounds: Any) -> tuple[dict[str, Any], Any]:
+    """What stands in for columns of a table that are not of the types of their bounds, and the
+    bounds. Raises TypeError."""
+    casts, ends = {}, []
+    for name, end in zip(bounds.column_names, map(comparable, bounds.columns)):
+        column = table.column(name)
+        kind = unified(comparable(column).type, end.type)
+        if kind is None:
+            raise TypeError(
+                f"sort: boundaries of type {end.type} for the column '{name}' of type "
+                f"{column.type}: want values of its own type"
+            )
+        if column.type != kind:
+            casts[name] = cast(comparable(column), kind)
+        ends.append(cast(end, kind))
+    return casts, pa.table(ends, bounds.column_names)
 
 
 def at_random(table: Any, count: int, seed: Sequence[int]) -> tuple[Any, Borders]:
@@ -226,12 +247,19 @@ def _partitioned(
     made = made.replace_schema_metadata(table.schema.metadata)  # It says of which file it is.
     top: list[tuple[Any, ...]] = []
     if parts.top_keys is not None:
-        top = list(zip(*(values_of(column) for column in pa.table(parts.top_keys).columns)))
+        top = list(zip(*(_shown(column) for column in pa.table(parts.top_keys).columns)))
     return made, Borders(
         np.array(parts.offsets, np.int64),
         np.array(parts.num_bytes, np.int64),
         tuple(zip(top, parts.top_rows)),
     )
+
+
+def _shown(column: Any) -> list[Any]:
+    """Values as skew() shows them: nanoseconds, which only pandas has a type for, as text."""
+    kind = column.type
+    fine = pa.types.is_temporal(kind) and getattr(kind, "unit", "") == "ns"
+    return values_of(column.cast(pa.string()) if fine else column)
 
 
 def _numbered(table: Any) -> Any:

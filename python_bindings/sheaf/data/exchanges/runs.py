@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from sheaf.data import block as blocks
 from sheaf.data.aggregates.keys import movable
@@ -95,25 +96,44 @@ class Ranges:
     ) -> None:
         self._runs = [bundle for bundle in runs if bundle.num_rows]
         count = bounds.num_rows + 1
-        self._first = []  # Of each run: the first part that begins in each partition.
+        self._ends: list[tuple[Any, Any]] = []  # Of each run: where parts of partitions may begin.
         self.rows, self.sizes = np.zeros(count, np.int64), np.zeros(count, np.int64)
         for bundle in self._runs:
             run = bundle.metadata.extra
             first = rows_to.by_bounds(run.keys, keys, bounds, behind)[1].offsets
-            self._first.append(first)
+            self._ends.append(_certain(run.keys, keys, bounds) or (first, first))
             self.rows += np.diff(run.offsets[first])
             self.sizes += np.diff(np.concatenate([[0], np.cumsum(run.sizes)])[first])
 
     def slices(self, part: int) -> list[Bundle]:
         """All parts of runs that may have rows of a partition, and some of its neighbours'."""
         found = []
-        for bundle, first in zip(self._runs, self._first):
+        for bundle, (first, last) in zip(self._runs, self._ends):
             # A part that begins before the partition may end in it.
-            begin, end = max(0, int(first[part]) - 1), int(first[part + 1])
+            begin, end = max(0, int(first[part]) - 1), int(last[part + 1])
             if begin < end:
                 # A view of a part would pin all of its run, which the store then could not spill.
                 found.append(part_of(bundle, begin, end, copied=True))
         return found
+
+
+def _rounds(table: Any, bounds: Any) -> list[bool]:
+    """For each column of bounds, whether that of a table is compared as floats with it."""
+    names = bounds.column_names
+    return [rows_to.rounds(table.column(n).type, bounds.column(n).type) for n in names]
+
+
+def _certain(first: Any, keys: Sequence[tuple[str, bool]], bounds: Any) -> Any:
+    """Of a run that is in the order of exact numbers, while bounds are floats, which are equal for
+    some of those: the first part that may begin in each partition, and the last, as far as the keys
+    in front say that; None: bounds do not change what is equal."""
+    found = _rounds(first, bounds)
+    if not any(found):
+        return None
+    some = keys[: found.index(True) + 1]
+    ends = bounds.select([name for name, _ in some])
+    behind = np.ones(ends.num_rows, bool)
+    return tuple(rows_to.by_bounds(first, some, ends, of)[1].offsets for of in (None, behind))
 
 
 def trimmed(
@@ -136,6 +156,30 @@ def trimmed(
         As many tables.
     """
     for table in given:
-        _, borders = rows_to.by_bounds(table.select(names), keys, bounds, behind)
+        own = table.select(names)
+        if any(_rounds(own, bounds)):
+            yield within(table, own, keys, bounds, behind, part)
+            continue
+        _, borders = rows_to.by_bounds(own, keys, bounds, behind)
         first, stop = borders.offsets[part : part + 2].tolist()
         yield blocks.slice_rows(table, first, stop - first)
+
+
+def within(
+    table: Any, own: Any, keys: Sequence[tuple[str, bool]], bounds: Any, behind: Any, part: int
+) -> Any:
+    """The rows of a table that are in a partition, in their order.
+
+    Args:
+        table: in any order.
+        own: its columns of keys.
+        keys, bounds, behind, part: as of trimmed.
+
+    Returns:
+        A pa.Table.
+    """
+    mark = max(own.column_names, key=len) + "_"
+    numbered = own.append_column(mark, pa.array(np.arange(table.num_rows)))
+    made, borders = rows_to.by_bounds(numbered, keys, bounds, behind)
+    first, stop = borders.offsets[part : part + 2].tolist()
+    return rows_to.take(table, blocks.combine(made.slice(first, stop - first))[mark].chunk(0))

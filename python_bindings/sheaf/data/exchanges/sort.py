@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sheaf.data import block as blocks
-from sheaf.data.aggregates.keys import movable
+from sheaf.data.aggregates.keys import comparable, movable
 from sheaf.data.exchanges import partition as rows_to
 from sheaf.data.exchanges import runs
 from sheaf.data.exchanges.exchange import MOST_PARTITIONS, Method, sizes_of, without_rows, work_of
@@ -190,9 +191,9 @@ class Sort(Method):
         """Ends within a partition, which make at most `count` of it."""
         finer, borders = rows_to.by_bounds(self.finer, self.keys, ends.keys, ends.behind)
         first, stop = borders.offsets[part : part + 2].tolist()
-        chosen = _distinct(finer.slice(first, stop - first).to_pylist())[1:]
-        places = np.unique(np.arange(1, count) * len(chosen) // count) if chosen else []
-        rows = [first + chosen[place] for place in places]
+        chosen = _distinct(finer.slice(first, stop - first))[1:]
+        places = np.unique(np.arange(1, count) * len(chosen) // count)
+        rows = [first + chosen[place] for place in places] if chosen else []
         return Ends(finer.take(pa.array(rows, pa.int64())), np.zeros(len(rows), bool))
 
     def _choose(self, samples: Sequence[Any]) -> Ends:
@@ -212,7 +213,7 @@ class Sort(Method):
 
         chosen = at_distances(self._partitions)
         self.finer = at_distances(min(_FINER * self._partitions, len(order)))
-        starts = _distinct(chosen.to_pylist())
+        starts = _distinct(chosen)
         rows: list[int] = []
         for start, stop in zip(starts, [*starts[1:], chosen.num_rows]):
             # A key that fills a partition, about, has one for itself.
@@ -261,7 +262,9 @@ class Sort(Method):
             return
         names = self._checked(table)
         if within is not None and not within.in_order:
-            table = self._piece(table, table.select(names), within.ends, within.piece)
+            ends, part = within.ends, min(within.piece, 1)
+            own = table.select(names)
+            table = runs.within(table, own, self.keys, ends.keys, ends.behind, part)
         yield rows_to.take(table, rows_to.sort_order(table, self.keys))
 
     def _trimmed(self, given: Sequence[Any], within: Within) -> list[Any]:
@@ -269,15 +272,6 @@ class Sort(Method):
         keys = self.keys[:1] if self.bounds is not None else self.keys
         part = min(within.piece, 1)
         return list(runs.trimmed(given, names, keys, ends.keys, ends.behind, part))
-
-    def _piece(self, table: Any, keys: Any, ends: Ends, piece: int) -> Any:
-        """The rows of a table between two ends."""
-        mark = max(keys.column_names, key=len) + "_"
-        numbered = keys.append_column(mark, pa.array(np.arange(table.num_rows)))
-        made, borders = rows_to.by_bounds(numbered, self.keys, ends.keys, ends.behind)
-        part = min(piece, 1)
-        first, stop = borders.offsets[part : part + 2].tolist()
-        return rows_to.take(table, blocks.combine(made.slice(first, stop - first))[mark].chunk(0))
 
 
 def _bounds_of(values: Sequence[Any], down: bool, kind: Any) -> Any:
@@ -289,7 +283,19 @@ def _bounds_of(values: Sequence[Any], down: bool, kind: Any) -> Any:
         return pa.array(values)  # 2.5 among integers.
 
 
-def _distinct(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """The places in a sorted list of rows that do not equal the one in front; NaN is NaN."""
-    found = [tuple("nan" if v != v else v for v in row.values()) for row in rows]
-    return [n for n, row in enumerate(found) if not n or row != found[n - 1]]
+def _distinct(table: Any) -> list[int]:
+    """The places in a sorted table of rows that do not equal the one in front; NaN is NaN. It asks
+    Arrow, as Python has no value for some, such as moments with nanoseconds."""
+    differs = np.zeros(table.num_rows, bool)
+    differs[:1] = True
+    for column in map(comparable, table.columns):
+        if pa.types.is_null(column.type):
+            continue
+        here, before = column.slice(1), column.slice(0, max(0, table.num_rows - 1))
+        same = pc.fill_null(pc.equal(here, before), False).to_numpy()
+        tests = [pc.is_null, *([pc.is_nan] if pa.types.is_floating(column.type) else [])]
+        for is_one in tests:
+            one, other = (pc.fill_null(is_one(c), False).to_numpy() for c in (here, before))
+            same = same | (one & other)
+        differs[1:] |= ~same
+    return np.flatnonzero(differs).tolist()

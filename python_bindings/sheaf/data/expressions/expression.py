@@ -469,7 +469,8 @@ def call(kernel: str, *args: Any, **options: Any) -> Expr:
         The expression.
     """
     if kernel == "is_in":
-        return BinaryExpr(Operation.IN, *args, list(options["value_set"]))
+        (left,) = args
+        return BinaryExpr(Operation.IN, left, list(options["value_set"]))
     op = OF_KERNEL.get(kernel)
     if op is not None:
         return BinaryExpr(op, *args) if op in BINARY else UnaryExpr(op, *args)

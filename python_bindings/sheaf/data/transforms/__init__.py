@@ -69,6 +69,7 @@ def chain(transforms: Sequence[Transform]) -> Transform:
         The transform.
     """
     flat: list[Transform] = []
+    one: Any
     for one in transforms:  # A chain of chains would be as deep as they are many.
         flat += one.args[0] if is_chain(one) else [one]
     return functools.partial(_chain, flat)

@@ -1,107 +1,22 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""streaming_split: one actor runs the dataset, and gives each block to one of n consumers.
-
-An epoch begins when all consumers have asked for it. A consumer that does not ask within a time, or
-leaves an epoch that others go on with, is named in the error that those get; nobody waits for ever.
-
-A block is acknowledged when its consumer's loop asks for what lies behind it. What a consumer that
-dies has not acknowledged goes to its replacement, another iterator of the same number, which joins
-the epoch if some other consumer of it lives; else all begin a new one. Where parts need not be
-equal, others that come to their end first take it.
-"""
+"""The actor of streaming_split, which runs the dataset and gives each consumer its part."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
 import time
-import uuid
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
-import sheaf
-from sheaf.data.errors import DataError
-from sheaf.data.iterator import DataIterator
 from sheaf.data.operators import Bundle
 from sheaf.data.slices import cut_at, rows_of
+from sheaf.data.streaming.consumer import Consumer, ConsumerLost
 from sheaf.exceptions import RayError
 from sheaf.util import state
 
 _LOOK_S = 0.05
 _DYING_S = 5.0  # In which the cluster should say that a process has ended.
-
-
-class ConsumerLost(DataError):
-    """Others wait for a consumer of streaming_split that does not come."""
-
-
-@dataclasses.dataclass
-class _Consumer:
-    """A consumer, and its part of the epoch.
-
-    Attributes:
-        word: of the iterator that is it now; "": nobody has come.
-        worker: the process of that.
-        is_listed: whether that is a worker, of which the cluster says whether it lives.
-        wanted: the epoch that it wants, or is in.
-        asked: how often it has come to begin().
-        heard: when it was heard of, or waited here, by time.monotonic().
-        spoke: when it has called last.
-        queue: what is for it.
-        given: what it was given and has not acknowledged, with numbers from 1.
-        count: how many that were, in all.
-        takes_part: the iterator that has asked for blocks of the epoch; "": none has.
-        has_left: it takes no more, of its own will or as it is lost.
-        is_lost: it died, and others have got its part.
-        has_ended: it was told that there is no more.
-    """
-
-    word: str = ""
-    worker: str = ""
-    is_listed: bool = False
-    wanted: int = -1
-    asked: int = 0
-    heard: float = dataclasses.field(default_factory=time.monotonic)
-    spoke: float = 0.0
-    queue: deque[Bundle] = dataclasses.field(default_factory=deque)
-    given: deque[tuple[int, Bundle]] = dataclasses.field(default_factory=deque)
-    count: int = 0
-    takes_part: str = ""
-    has_left: bool = False
-    is_lost: bool = False
-    has_ended: bool = False
-
-    def lives(self, living: set[str] | None) -> bool:
-        """Whether who began the epoch is there still, as far as these running workers tell."""
-        if self.takes_part != self.word or not self.word:
-            return False
-        return living is None or not self.is_listed or self.worker in living
-
-    def start(self) -> None:
-        """Another epoch begins."""
-        self.queue, self.given, self.count = deque(), deque(), 0
-        self.takes_part = ""
-        self.has_left = self.is_lost = self.has_ended = False
-
-    def take(self) -> Bundle:
-        """The next block, which is not acknowledged."""
-        bundle = self.queue.popleft()
-        self.count += 1
-        self.given.append((self.count, bundle))
-        return bundle
-
-    def acknowledge(self, count: float) -> None:
-        """The first blocks that it was given are done."""
-        while self.given and self.given[0][0] <= count:
-            self.given.popleft()
-
-    def take_back(self) -> None:
-        """What it was given and has not acknowledged is given again."""
-        self.queue.extendleft(bundle for _, bundle in reversed(self.given))
-        self.given.clear()
-        self.count = 0
 
 
 class Coordinator:
@@ -113,7 +28,7 @@ class Coordinator:
         self._silence_s = silence_s
         self._turn = threading.Condition()
         self._epoch = -1
-        self._consumers = [_Consumer() for _ in range(count)]
+        self._consumers = [Consumer() for _ in range(count)]
         self._bundles: Any = None
         self._left: list[Bundle] = []  # Of equal parts, what does not go round yet.
         self._done = False
@@ -123,8 +38,7 @@ class Coordinator:
     def begin(self, number: int, word: str, worker: str) -> int:
         """The number of the consumer's next epoch, when all want it, or of the one that it joins.
         Raises ConsumerLost."""
-        deadline = time.monotonic() + self._silence_s
-        own = self._consumers[number]
+        own, since = self._consumers[number], time.monotonic()
         with self._turn:
             is_other, before = own.word not in ("", word), own.wanted
             own.word, own.worker = word, worker
@@ -144,21 +58,29 @@ class Coordinator:
                 if all(one.wanted >= epoch for one in self._consumers):
                     self._start(epoch)
                     break
-                if time.monotonic() > deadline:
-                    error = self._late(epoch)
+                if silent := self._silent(epoch, since):
                     own.wanted = epoch - 1  # Who comes again wants this one still.
-                    raise error
+                    raise self._late(silent, epoch)
                 self._turn.wait(_LOOK_S)
                 if asked != own.asked:
                     raise ConsumerLost(f"streaming_split: consumer {number} has come anew")
                 own.heard = time.monotonic()
             return epoch
 
-    def _late(self, epoch: int) -> ConsumerLost:
+    def _silent(self, epoch: int, since: float) -> list[int]:
+        """Which consumers do not want an epoch, and have not been heard of for too long: not those
+        that go on with the one before."""
+        latest = time.monotonic() - self._silence_s
+        return [
+            number
+            for number, one in enumerate(self._consumers)
+            if one.wanted < epoch and max(since, one.heard) < latest
+        ]
+
+    def _late(self, silent: list[int], epoch: int) -> ConsumerLost:
         count = len(self._consumers)
-        late = [i for i, one in enumerate(self._consumers) if one.wanted < epoch]
         return ConsumerLost(
-            f"streaming_split: consumers {late} of {count} did not begin epoch {epoch} within "
+            f"streaming_split: consumers {silent} of {count} did not begin epoch {epoch} within "
             f"{self._silence_s:g} s (DataContext.split_silence_s): all are to be consumed at once"
         )
 
@@ -169,7 +91,7 @@ class Coordinator:
         except RayError:
             return None
 
-    def _joins(self, own: _Consumer) -> bool:
+    def _joins(self, own: Consumer) -> bool:
         """Whether the replacement of a consumer goes on with its part, as it does then: that one
         had not come to its end, and somebody who has another part of this epoch lives. Whoever does
         calls, or the cluster has time to notice its death: all may have died together."""
@@ -190,7 +112,7 @@ class Coordinator:
                     return True
                 self._turn.wait(_LOOK_S)
 
-    def _may_be_joined(self, own: _Consumer) -> bool:
+    def _may_be_joined(self, own: Consumer) -> bool:
         """Whether the consumer that another replaces has something to do in this epoch."""
         if own.wanted != self._epoch or not own.takes_part or self._error is not None:
             return False
@@ -205,7 +127,10 @@ class Coordinator:
             one.is_listed = living is not None and one.worker in living
         self._left = []
         self._done, self._error = False, None
-        self._bundles = self._dataset._bundles()
+        try:
+            self._bundles = self._dataset._bundles()
+        except Exception as error:  # It could not even begin: all are told why.
+            self._error = error
         self._turn.notify_all()
 
     def _close(self) -> None:
@@ -378,123 +303,3 @@ class Coordinator:
     def stats(self) -> str:
         """Of the last epoch."""
         return self._dataset.stats()
-
-
-class _Epoch:
-    """The blocks that one consumer gets in one epoch. close() may be called by another thread."""
-
-    def __init__(self, coordinator: Any, number: int, word: str) -> None:
-        self._coordinator, self._number, self._word = coordinator, number, word
-        self._epoch: int | None = None
-        self._ahead: Any = None
-        self._closed = False
-        self._seen = self._rows = 0
-        self._ends: deque[int] = deque()  # Rows up to the end of each block that is not done.
-
-    def __iter__(self) -> Iterator[Bundle]:
-        return self
-
-    def __next__(self) -> Bundle:
-        if self._epoch is None:
-            worker = sheaf.get_runtime_context().get_worker_id()
-            begun = self._coordinator.begin.remote(self._number, self._word, worker)
-            self._epoch = self._wait_for(begun)
-        ahead, self._ahead = self._ahead, None
-        found = self._wait_for(ahead or self._asked())
-        if found is None:
-            self._closed = True
-            raise StopIteration
-        self._ahead = self._asked()
-        bundle = Bundle(*found)
-        self._rows += bundle.num_rows
-        self._seen += 1
-        self._ends.append(self._rows)
-        return bundle
-
-    def _asked(self) -> Any:
-        return self._coordinator.next.remote(self._number, self._word, self._epoch)
-
-    def _wait_for(self, ref: Any) -> Any:
-        while not self._closed:
-            try:
-                return sheaf.get(ref, timeout=0.2)
-            except sheaf.exceptions.GetTimeoutError:
-                continue
-        raise StopIteration
-
-    def finish(self, rows: float) -> None:
-        """The consumer is done with the first rows: whole blocks of them are acknowledged. With
-        `inf` it is done with all, and this returns when that has been heard, as nobody knows what
-        becomes of this process then."""
-        before = len(self._ends)
-        while self._ends and self._ends[0] <= rows:
-            self._ends.popleft()
-        if len(self._ends) == before or not sheaf.is_initialized():
-            return
-        done = self._seen - len(self._ends)
-        heard = self._coordinator.acknowledge.remote(self._number, self._word, self._epoch, done)
-        if rows == math.inf:
-            try:
-                sheaf.get(heard)
-            except RayError:  # There is no coordinator any more, and nobody else asks.
-                pass
-
-    def close(self) -> None:
-        """Nothing more comes, and nothing more needs to be made."""
-        if not self._closed and self._epoch is not None and sheaf.is_initialized():
-            self._coordinator.leave.remote(self._number, self._word, self._epoch, self._seen)
-        self._closed = True
-
-
-class SplitIterator(DataIterator):
-    """One consumer's part. It pickles; one process at a time uses it.
-
-    Args:
-        coordinator: the actor.
-        number: of this consumer, from 0.
-        count: of consumers.
-    """
-
-    _repeats = False
-
-    def __init__(self, coordinator: Any, number: int, count: int) -> None:
-        self._coordinator, self._number, self._count = coordinator, number, count
-        self._word = uuid.uuid4().hex
-
-    def __reduce__(self) -> Any:
-        """What another process unpickles is another iterator, which may take the place of this."""
-        return SplitIterator, (self._coordinator, self._number, self._count)
-
-    def _bundles(self) -> Any:
-        return _Epoch(self._coordinator, self._number, self._word)
-
-    def _is_done_with(self, bundles: Any, rows: float) -> None:
-        bundles.finish(rows)
-
-    def schema(self) -> Any:
-        """Returns the Schema; None where there is no row."""
-        from sheaf.data.schema import Schema
-
-        found = sheaf.get(self._coordinator.schema.remote())
-        return None if found is None else Schema(found)
-
-    def stats(self) -> str:
-        """Returns what the last epoch took, as text."""
-        return str(sheaf.get(self._coordinator.stats.remote()))
-
-    def world_size(self) -> int:
-        """Returns how many consumers there are."""
-        return self._count
-
-    def __repr__(self) -> str:
-        return f"SplitIterator({self._number} of {self._count})"
-
-
-def split_streaming(dataset: Any, count: int, equal: bool) -> list[DataIterator]:
-    """The iterators of streaming_split."""
-    silence_s = dataset.context.split_silence_s
-    if not isinstance(silence_s, (int, float)) or silence_s <= 0:
-        raise ValueError(f"DataContext.split_silence_s={silence_s!r}: want seconds, above 0")
-    cls = sheaf.remote(Coordinator).options(num_cpus=0, max_concurrency=3 * count + 2)
-    coordinator = cls.remote(dataset, count, equal, float(silence_s))
-    return [SplitIterator(coordinator, number, count) for number in range(count)]

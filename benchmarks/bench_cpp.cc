@@ -186,9 +186,12 @@ int main(int argc, char** argv) {
   }
   std::vector<Row> rows;
   std::printf("%-44s %14s %14s %8s\n", "", "Sheaf", "floor", "ratio");
+  const auto wants = [&](const std::string& name) {
+    return only.empty() || name.find(only) != std::string::npos || only.find(name) == 0;
+  };
   auto add = [&](const std::string& name, const std::string& unit, bool higher, double floor_value,
                  const std::function<double()>& measure) {
-    if (!only.empty() && name.find(only) == std::string::npos) return;
+    if (!wants(name)) return;
     rows.push_back({name, unit, higher, measure(), floor_value});
     Print(rows.back());
   };
@@ -336,6 +339,28 @@ int main(int argc, char** argv) {
     sheaf::Get(refs);
     return 100 / Seconds(begin);
   });
+  {
+    std::vector<sheaf::ActorHandle<Echo>> actors;
+    for (int i = 0; i < 1000 && wants("1,000 actors"); ++i) {
+      actors.push_back(sheaf::Actor<Echo>().Cpus(0).Remote());
+      if (i % 100 == 99) sheaf::Get(actors.back().Task(&Echo::Call).Remote(i));
+    }
+    const auto in_turn = [&](int each) {
+      return Rate([&] {
+        std::vector<sheaf::ObjectRef<int>> refs;
+        for (int call = 0; call < each; ++call) {
+          for (auto& actor : actors) refs.push_back(actor.Task(&Echo::Call).Remote(call));
+        }
+        sheaf::Get(refs);
+        return refs.size();
+      });
+    };
+    // With one call for each at a time, each wakes a process.
+    add("1,000 actors called in turn, 1,000 in flight", "calls/s", true, 0,
+        [&] { return in_turn(1); });
+    add("1,000 actors called in turn, 100,000 in flight", "calls/s", true, 0,
+        [&] { return in_turn(100); });
+  }
   add("placement group create and remove", "pairs/s", true, 0, [&] {
     return Rate([&] {
       std::vector<sheaf::PlacementGroup> groups;

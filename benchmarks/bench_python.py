@@ -1,9 +1,12 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What calls and objects cost from Python: one row per figure, and --json FILE for programs.
 
-    ./do bench python [--json FILE] [--seconds N] [--only WORD]
+    ./do bench python [--json FILE] [--seconds N] [--only WORD] [--profile]
     ./do bench python --peer ray [--rounds N] [--only WORD,WORD...] [...]   the rows of `ray
     microbenchmark`, beside Ray in the same run (peer_rows.py)
+
+`--profile` prints what one unit of each row costs instead: CPU, switches of threads, system calls,
+reads of the clock, instructions (call_costs.py).
 
 Ray is installed into build/peers/ray, or $SHEAF_PEERS/ray, when it is not there.
 """
@@ -291,11 +294,22 @@ def print_row(row, peer):
 TABLE = "| {:44} | {:>12} | {:>10} | {:>8} | {:>11} | {:4} | {:>14} |"
 
 
+def profile(only, seconds):
+    import call_costs
+
+    with call_costs.Meter() as meter:
+        call_costs.print_head()
+        for name, unit, amount, run in rows():
+            if only in name and unit == "/s":
+                call_costs.print_costs(name, meter.measure(run, amount, seconds))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--only", default="")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--peer", choices=["ray"])
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -311,6 +325,10 @@ def main():
             pathlib.Path(options.json).write_text(json.dumps({"rows": found}, indent=1))
         return
     sheaf.init(num_cpus=2, object_store_memory=1 << 30)
+    if options.profile:
+        profile(options.only, options.seconds)
+        sheaf.shutdown()
+        return
     figures = {}
     for name, unit, amount, run in rows():
         if options.only not in name:

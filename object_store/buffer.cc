@@ -6,6 +6,7 @@
 #include <new>
 
 #include "object_store/layout.h"
+#include "object_store/parallel_copy.h"
 #include "object_store/unsealed_slot.h"
 
 namespace sheaf {
@@ -67,12 +68,14 @@ MutableBuffer::MutableBuffer(MutableBuffer&& other) noexcept
     : slot_(std::move(other.slot_)),
       owner_(std::exchange(other.owner_, nullptr)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      cold_(std::exchange(other.cold_, false)) {}
 MutableBuffer& MutableBuffer::operator=(MutableBuffer&& other) noexcept {
   std::swap(slot_, other.slot_);
   std::swap(owner_, other.owner_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(cold_, other.cold_);
   return *this;
 }
 MutableBuffer::~MutableBuffer() {
@@ -86,6 +89,10 @@ MutableBuffer MutableBuffer::OnHeap(size_t size) {
   buffer.data_ = owner->payload();
   buffer.size_ = size;
   return buffer;
+}
+
+void MutableBuffer::Warm() {
+  if (std::exchange(cold_, false)) ParallelEnterPages(data_, size_);
 }
 
 Buffer MutableBuffer::Freeze() && {

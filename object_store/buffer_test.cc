@@ -1,8 +1,13 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "object_store/buffer.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -87,6 +92,40 @@ TEST_CASE("copies by several threads are whole, whatever the size and however ma
   std::string copy(size, '\0');
   ParallelCopy(copy.data(), source.data(), size);
   CHECK(copy == source);
+}
+
+// How many of them this process's page table has.
+size_t PagesEntered(const MutableBuffer& buffer) {
+  const size_t count = (buffer.size() + kPageBytes - 1) / kPageBytes;
+  std::vector<uint64_t> entries(count);
+  const int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  REQUIRE(fd >= 0);
+  const auto first = reinterpret_cast<uintptr_t>(buffer.data()) / kPageBytes;
+  REQUIRE(pread(fd, entries.data(), count * 8, static_cast<off_t>(first * 8)) ==
+          static_cast<ssize_t>(count * 8));
+  close(fd);
+  return static_cast<size_t>(
+      std::count_if(entries.begin(), entries.end(), [](uint64_t entry) { return entry >> 63; }));
+}
+
+TEST_CASE("memory that this process has not written to before is readied for it, once") {
+  StoreNode node(64 * kMiB);
+  const ProcessId writer = node.Attach(1);
+  const size_t pages = 16 * kMiB / kPageBytes;
+  absl::StatusOr<MutableBuffer> buffer =
+      node.Create(writer, {.id = IdOf(writer, 1), .size_bytes = 16 * kMiB});
+  REQUIRE(buffer.ok());
+  CHECK(PagesEntered(*buffer) == 0);
+  MutableBuffer moved = *std::move(buffer);
+  moved.Warm();
+  CHECK(PagesEntered(moved) == pages);
+  moved = {};  // Unsealed: its memory serves the next.
+  buffer = node.Create(writer, {.id = IdOf(writer, 2), .size_bytes = 16 * kMiB});
+  REQUIRE(buffer.ok());
+  CHECK(PagesEntered(*buffer) == pages);
+  REQUIRE(madvise(buffer->data(), 16 * kMiB, MADV_DONTNEED) == 0);
+  buffer->Warm();
+  CHECK(PagesEntered(*buffer) == 0);  // It is warm, as far as the client knows.
 }
 
 }  // namespace

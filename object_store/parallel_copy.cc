@@ -15,6 +15,7 @@
 
 #include "base/mutex.h"
 #include "base/signal_mask.h"
+#include "shm/segment.h"
 
 namespace sheaf {
 namespace {
@@ -24,19 +25,26 @@ constexpr size_t kBytesPerThread = 4 * 1024 * 1024;
 constexpr size_t kChunk = 2 * 1024 * 1024;
 constexpr int kMaxThreads = 4;
 
-// One copy, cut into chunks that whoever comes takes.
+// One range, cut into chunks that whoever comes takes.
 struct Job {
   char* to;
-  const char* from;
+  const char* from;  // nullptr: nothing is copied, the pages of `to` are entered.
   size_t size;
   size_t chunks;
   std::atomic<size_t> taken{0};
   std::atomic<size_t> done{0};
 
+  static void Do(char* to, const char* from, size_t size) {
+    if (from != nullptr) {
+      std::memcpy(to, from, size);
+    } else {
+      EnterPages(reinterpret_cast<std::byte*>(to), size);
+    }
+  }
   void Help() {
     for (size_t chunk; (chunk = taken.fetch_add(1, std::memory_order_relaxed)) < chunks;) {
       const size_t begin = chunk * kChunk;
-      std::memcpy(to + begin, from + begin, std::min(kChunk, size - begin));
+      Do(to + begin, from == nullptr ? nullptr : from + begin, std::min(kChunk, size - begin));
       if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == chunks) done.notify_all();
     }
   }
@@ -117,16 +125,14 @@ int IdleCores() {
   return std::max(0, CPU_COUNT(&allowed) - std::atoi(slash));
 }
 
-}  // namespace
-
-void ParallelCopyWith(int threads, void* to, const void* from, size_t size) {
+void DoWith(int threads, char* to, const char* from, size_t size) {
   if (threads <= 1 || size <= kChunk) {
-    if (size != 0) std::memcpy(to, from, size);
+    if (size != 0) Job::Do(to, from, size);
     return;
   }
   auto job = std::make_shared<Job>();
-  job->to = static_cast<char*>(to);
-  job->from = static_cast<const char*>(from);
+  job->to = to;
+  job->from = from;
   job->size = size;
   job->chunks = (size + kChunk - 1) / kChunk;
   Helpers::Get().Invite(job, threads - 1);
@@ -136,13 +142,25 @@ void ParallelCopyWith(int threads, void* to, const void* from, size_t size) {
   }
 }
 
+// For so many bytes, now.
+int ThreadsFor(size_t size) {
+  if (size < kParallelFrom) return 1;
+  const auto threads = static_cast<int>(std::min<size_t>(size / kBytesPerThread, kMaxThreads));
+  return std::min(threads, 1 + IdleCores());
+}
+
+}  // namespace
+
+void ParallelCopyWith(int threads, void* to, const void* from, size_t size) {
+  DoWith(threads, static_cast<char*>(to), static_cast<const char*>(from), size);
+}
+
 void ParallelCopy(void* to, const void* from, size_t size) {
-  int threads = 1;
-  if (size >= kParallelFrom) {
-    threads = static_cast<int>(std::min<size_t>(size / kBytesPerThread, kMaxThreads));
-    threads = std::min(threads, 1 + IdleCores());
-  }
-  ParallelCopyWith(threads, to, from, size);
+  ParallelCopyWith(ThreadsFor(size), to, from, size);
+}
+
+void ParallelEnterPages(std::byte* begin, size_t bytes) {
+  DoWith(ThreadsFor(bytes), reinterpret_cast<char*>(begin), nullptr, bytes);
 }
 
 }  // namespace sheaf

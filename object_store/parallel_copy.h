@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// memcpy for large values.
+// Memory of large values: copied, or readied for being written, by several threads.
 #pragma once
 
 #include <cstddef>
@@ -13,5 +13,8 @@ void ParallelCopy(void* to, const void* from, size_t size);
 
 // The same with `threads` (>= 1), the caller's included; for measurements.
 void ParallelCopyWith(int threads, void* to, const void* from, size_t size);
+
+// EnterPages (shm/segment.h), by as many threads.
+void ParallelEnterPages(std::byte* begin, size_t bytes);
 
 }  // namespace sheaf

@@ -149,8 +149,13 @@ MutableBuffer StoreClient::Prepare(const ObjectSpec& spec, uint32_t slot, Client
     std::memcpy(memory + NestedOffset(spec.size_bytes), spec.nested.data(),
                 spec.nested.size_bytes());
   }
-  return MutableBuffer(std::make_unique<UnsealedSlot>(views_, extent.mapping, slot), memory,
+  MutableBuffer buffer(std::make_unique<UnsealedSlot>(views_, extent.mapping, slot), memory,
                        spec.size_bytes);
+  if (extent.slot != kNoSlot && spec.size_bytes > extent.written) {
+    buffer.cold_ = true;
+    extent.written = spec.size_bytes;
+  }
+  return buffer;
 }
 
 ObjectId StoreClient::IdOf(const MutableBuffer& buffer) const {

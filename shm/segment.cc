@@ -17,6 +17,19 @@ namespace {
 
 namespace bip = boost::interprocess;
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+// 0, or -1 with errno.
+int PopulateToWrite(std::byte* begin, size_t bytes) {
+  int result;
+  do {
+    result = madvise(begin, bytes, MADV_POPULATE_WRITE);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
 // What Boost.Interprocess asks of a thing it can map.
 struct MemoryFd {
   int fd;
@@ -83,13 +96,7 @@ absl::Status Mapping::DontFork() {
 void Mapping::AdviseHugePages() { madvise(data(), size(), MADV_HUGEPAGE); }
 
 absl::Status Mapping::Populate(size_t offset_bytes, size_t size_bytes) {
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-  int result;
-  do {
-    result = madvise(data() + offset_bytes, size_bytes, MADV_POPULATE_WRITE);
-  } while (result != 0 && errno == EINTR);
+  const int result = PopulateToWrite(data() + offset_bytes, size_bytes);
   const int error = errno;
   // The pages belong to the segment; here only their number in this process's page table goes.
   madvise(data() + offset_bytes, size_bytes, MADV_DONTNEED);
@@ -97,6 +104,11 @@ absl::Status Mapping::Populate(size_t offset_bytes, size_t size_bytes) {
   if (error == EINVAL) return absl::UnimplementedError("no MADV_POPULATE_WRITE");
   return absl::ResourceExhaustedError(
       absl::StrCat("cannot populate ", size_bytes, " bytes: ", std::strerror(error)));
+}
+
+void EnterPages(std::byte* begin, size_t bytes) {
+  const size_t skipped = reinterpret_cast<uintptr_t>(begin) % kPageBytes;
+  (void)PopulateToWrite(begin - skipped, RoundUpToPage(bytes + skipped));
 }
 
 namespace {

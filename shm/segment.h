@@ -83,6 +83,11 @@ class MovableMapping {
   size_t size_ = 0;
 };
 
+// Enters the pages of [begin, begin + bytes), which is mapped writable, into this process's page
+// table, as writing to each of them would: that is a fault a page, which costs three times as much.
+// A hint: what cannot be done so is left to the faults.
+void EnterPages(std::byte* begin, size_t bytes);
+
 // Makes a memfd of `size_bytes`, sparse, sealed against resizing, close-on-exec.
 // kResourceExhausted: the kernel refused (descriptors, memory).
 absl::StatusOr<UniqueFd> MakeSegment(const char* debug_name, size_t size_bytes);

@@ -69,9 +69,14 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
 absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline,
                                                   std::span<const ObjectHandle> nested) {
   if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
-  Lock lock(*driver_);
-  return CreateNamed(*core_, *driver_, lock, clock_.Now(),
-                     {.id = core_->NextName(), .size_bytes = size}, deadline, nested);
+  absl::StatusOr<MutableBuffer> buffer;
+  {
+    Lock lock(*driver_);
+    buffer = CreateNamed(*core_, *driver_, lock, clock_.Now(),
+                         {.id = core_->NextName(), .size_bytes = size}, deadline, nested);
+  }
+  if (buffer.ok()) buffer->Warm();
+  return buffer;
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::Seal(MutableBuffer buffer,
@@ -87,9 +92,14 @@ ObjectLocation RuntimeImpl::SealValue(MutableBuffer buffer) {
 
 absl::StatusOr<MutableBuffer> RuntimeImpl::CreateValue(ObjectId id, uint32_t attempt, size_t size,
                                                        std::span<const ObjectHandle> nested) {
-  Lock lock(*driver_);
-  return CreateNamed(*core_, *driver_, lock, clock_.Now(),
-                     {.id = id, .attempt = attempt, .size_bytes = size}, kForever, nested);
+  absl::StatusOr<MutableBuffer> buffer;
+  {
+    Lock lock(*driver_);
+    buffer = CreateNamed(*core_, *driver_, lock, clock_.Now(),
+                         {.id = id, .attempt = attempt, .size_bytes = size}, kForever, nested);
+  }
+  if (buffer.ok()) buffer->Warm();
+  return buffer;
 }
 
 absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t attempt,

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "python_bindings/core/execution.h"
 
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -16,6 +17,10 @@ PythonFunction describe_failure("sheaf._worker.errors", "describe_failure");
 PythonFunction execution_here("sheaf._worker.async_actor", "execution_here");
 PythonFunction wrong_count("sheaf._worker.errors", "wrong_count");
 PythonFunction too_few_items("sheaf._worker.errors", "too_few_items");
+PythonFunction coroutine_type("types", "CoroutineType");
+PythonFunction is_awaitable("inspect", "isawaitable");
+
+constexpr Py_ssize_t kFewArguments = 8;  // They lie on the stack.
 
 void FailPlainly(Execution& execution, ErrorKind kind, std::string message) {
   execution.Fail({kind, std::move(message), {}}, false);
@@ -123,11 +128,9 @@ std::shared_ptr<Execution>& In(PyObject* self) {
   return reinterpret_cast<ExecutionObject*>(self)->execution;
 }
 
-void Release(PyObject* self) {
-  std::shared_ptr<Execution> execution = std::move(In(self));
-  const WithoutGil free;
-  execution.reset();
-}
+// With the GIL, as a submission: the reply takes less time than to give it up and take it again, and
+// nobody who holds the runtime's lock wants it.
+void Release(PyObject* self) { In(self).reset(); }
 
 void Dealloc(PyObject* self) {
   if (In(self) != nullptr) Release(self);
@@ -140,6 +143,56 @@ void Dealloc(PyObject* self) {
 PyObject* Finish(PyObject* self, PyObject* result) {
   if (In(self) == nullptr) Py_RETURN_NONE;
   ReturnResult(*In(self), result);
+  Release(self);
+  Py_RETURN_NONE;
+}
+
+// function(actor, *arguments), up to where it first waits. nullptr: an exception is set.
+PyObject* FirstStep(PyObject* function, PyObject* actor, PyObject* arguments, PyObject** awaited) {
+  const Py_ssize_t count = PyTuple_Size(arguments);
+  PyObject* few[kFewArguments + 2];  // The callee may use the first for itself.
+  std::unique_ptr<PyObject*[]> many;
+  if (count > kFewArguments) many.reset(new PyObject*[static_cast<size_t>(count) + 2]);
+  PyObject** const list = (many ? many.get() : few) + 1;
+  list[0] = actor;
+  for (Py_ssize_t i = 0; i < count; ++i) list[i + 1] = PyTuple_GetItem(arguments, i);
+  Owned result = Owned::Steal(PyObject_Vectorcall(
+      function, list, static_cast<size_t>(count + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+  if (!result || reinterpret_cast<PyObject*>(Py_TYPE(result.get())) != coroutine_type.get())
+    return result.Release();
+  PyObject* value = nullptr;
+  switch (PyIter_Send(result.get(), Py_None, &value)) {
+    case PYGEN_RETURN:
+      return value;
+    case PYGEN_NEXT:
+      *awaited = value;
+      return result.Release();
+    default:
+      return nullptr;
+  }
+}
+
+// Whether what a method gave is to be awaited. -1: an exception is set.
+int IsAwaitable(PyObject* result) {
+  if (result == Py_None || PyLong_CheckExact(result) != 0 || PyUnicode_CheckExact(result) != 0)
+    return 0;
+  const Owned answer = Owned::Steal(is_awaitable(result));
+  return answer ? PyObject_IsTrue(answer.get()) : -1;
+}
+
+// begin(function, actor, arguments)
+PyObject* Begin(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  if (count != 3 || In(self) == nullptr) {
+    PyErr_SetString(PyExc_TypeError, "begin(function, actor, arguments), once");
+    return nullptr;
+  }
+  PyObject* awaited = nullptr;
+  const Owned result = Owned::Steal(FirstStep(args[0], args[1], args[2], &awaited));
+  if (!result) return nullptr;
+  if (awaited != nullptr) return Py_BuildValue("(ON)", result.get(), awaited);
+  const int waits = IsAwaitable(result.get());
+  if (waits != 0) return waits < 0 ? nullptr : PyTuple_Pack(1, result.get());
+  ReturnResult(*In(self), result.get());
   Release(self);
   Py_RETURN_NONE;
 }
@@ -163,15 +216,24 @@ PyObject* End(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* TaskBytes(PyObject* self, PyObject*) {
+  return NewBytes(In(self) == nullptr ? std::string() : In(self)->task().Binary());
+}
+
 PyObject* IsCancelled(PyObject* self, PyObject*) {
   return PyBool_FromLong(In(self) != nullptr && In(self)->cancelled());
 }
 
 PyMethodDef methods[] = {
+    {"begin", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Begin)), METH_FASTCALL,
+     "Calls function(actor, *arguments), and if that is a coroutine, runs it up to where it first "
+     "waits. None: it has ended, and the call with it. (coroutine, what it waits for), or (what is "
+     "to be awaited,)."},
     {"finish", Finish, METH_O, "Ends the call with a result."},
     {"fail", FailCall, METH_O, "Ends the call with an exception."},
     {"item", Item, METH_O, "Sends an item of a streaming call; False: no more are wanted."},
     {"end", End, METH_NOARGS, "Ends a streaming call."},
+    {"task", TaskBytes, METH_NOARGS, "The id of the call, as long as that has not ended."},
     {"cancelled", IsCancelled, METH_NOARGS, "Whether somebody asked for the call's end."},
     {}};
 PyType_Slot slots[] = {

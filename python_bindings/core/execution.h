@@ -53,8 +53,8 @@ CallOrigin OriginOfCoroutine();
 PyObject* DescribeCurrentExecution();
 bool IsCurrentExecutionCancelled();
 
-// _core.Execution: a call that runs on as a coroutine. Methods: finish(result), fail(exception),
-// item(value), end(), cancelled().
+// _core.Execution: a call that runs on as a coroutine. Methods: begin(function, actor, arguments),
+// finish(result), fail(exception), item(value), end(), task(), cancelled().
 PyObject* NewExecutionObject(std::shared_ptr<Execution> execution);
 bool AddExecutionType(PyObject* module);
 

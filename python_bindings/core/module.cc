@@ -16,10 +16,10 @@
 #include "python_bindings/core/objects.h"
 #include "python_bindings/core/parts.h"
 #include "python_bindings/core/pickled_value.h"
-#include "python_bindings/core/ready_queue.h"
 #include "python_bindings/core/reference.h"
 #include "python_bindings/core/session.h"
 #include "python_bindings/core/template.h"
+#include "python_bindings/core/waiting.h"
 
 NB_MODULE(_core, module) {
   using namespace sheaf::python;

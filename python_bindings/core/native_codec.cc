@@ -94,7 +94,6 @@ bool NativeEncoder::EncodeOther(PyObject* value, int depth) {
   if (depth == kMaxDepth) return false;
   if (Is(value, PyTuple_Type)) {
     const Py_ssize_t count = PyTuple_Size(value);
-    if (count > kMaxItems - items_) return false;
     constexpr uint8_t mark[] = {0xc7, 0, kExtTuple};
     Write(mark, sizeof mark);
     return EncodeSequence(
@@ -102,15 +101,15 @@ bool NativeEncoder::EncodeOther(PyObject* value, int depth) {
   }
   if (Is(value, PyList_Type)) {
     const Py_ssize_t count = PyList_Size(value);
-    if (!EnterContainer(value, count)) return false;
+    if (!EnterContainer(value)) return false;
     return EncodeSequence(count, [value](Py_ssize_t i) { return PyList_GetItem(value, i); }, depth);
   }
   if (Is(value, PyDict_Type)) return EncodeDict(value, depth);
   return false;
 }
 
-bool NativeEncoder::EnterContainer(PyObject* value, Py_ssize_t count) {
-  if (count > kMaxItems - items_ || containers_ == kMaxContainers) return false;
+bool NativeEncoder::EnterContainer(PyObject* value) {
+  if (containers_ == kMaxContainers) return false;
   if (std::find(seen_, seen_ + containers_, value) != seen_ + containers_) return false;
   seen_[containers_++] = value;
   return true;
@@ -118,7 +117,16 @@ bool NativeEncoder::EnterContainer(PyObject* value, Py_ssize_t count) {
 
 template <class Item>
 bool NativeEncoder::EncodeSequence(Py_ssize_t count, Item item, int depth) {
-  items_ += static_cast<int>(count);
+  if (count > kMaxItems - items_) {
+    // References have no parts that could come twice, and pickling calls Python for each.
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (Py_TYPE(item(i)) != reference_type) return false;
+    }
+    if (static_cast<uint64_t>(count) > UINT32_MAX) return false;
+    nested_.reserve(nested_.size() + static_cast<size_t>(count));
+  } else {
+    items_ += static_cast<int>(count);
+  }
   WriteCount(static_cast<size_t>(count), 0x90, 16, 0xdc);
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!EncodeItem(item(i), depth + 1)) return false;
@@ -128,7 +136,7 @@ bool NativeEncoder::EncodeSequence(Py_ssize_t count, Item item, int depth) {
 
 bool NativeEncoder::EncodeDict(PyObject* value, int depth) {
   const Py_ssize_t count = PyDict_Size(value);
-  if (!EnterContainer(value, 2 * count)) return false;
+  if (2 * count > kMaxItems - items_ || !EnterContainer(value)) return false;
   items_ += static_cast<int>(2 * count);
   WriteCount(static_cast<size_t>(count), 0x80, 16, 0xde);
   Py_ssize_t at = 0;

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The native form of small plain values: None, bool, int (64 bits), float, str, bytes, references,
-// and short tuples, lists and dicts of them, no subclasses. It is msgpack as
+// short tuples, lists and dicts of them, and tuples and lists of any length that hold references
+// alone; no subclasses. It is msgpack as
 // api/include/sheaf/internal/encoder.h writes it, so that C++ reads what Python wrote; a tuple is
 // an array after a mark of its own (kExtTuple, no bytes), which C++ never sees.
 //
@@ -76,7 +77,7 @@ class NativeEncoder {
   template <class Item>
   bool EncodeSequence(Py_ssize_t count, Item item, int depth);
   bool EncodeDict(PyObject* value, int depth);
-  bool EnterContainer(PyObject* value, Py_ssize_t count);
+  bool EnterContainer(PyObject* value);
   bool WriteString(std::string_view bytes, uint8_t tag8, int depth);
   void Write(const void* data, size_t size) {
     if (static_cast<size_t>(end_ - position_) < size) [[unlikely]]
@@ -90,7 +91,8 @@ class NativeEncoder {
   void Grow(size_t size);
 
   static constexpr int kMaxDepth = 8;
-  static constexpr int kMaxItems = 1024;  // Of all containers together; more are pickled.
+  static constexpr int kMaxItems =
+      1024;  // Of all containers together but those of references alone; more are pickled.
   // Lists and dicts: one that comes twice must stay one, which pickle does.
   static constexpr int kMaxContainers = 16;
 

@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "python_bindings/core/objects.h"
 
-#include <bit>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "python_bindings/core/reference.h"
 #include "python_bindings/core/template.h"
 #include "python_bindings/core/tracing.h"
+#include "python_bindings/core/waiting.h"
 #include "worker/wire.h"
 
 namespace sheaf::python {
@@ -137,80 +137,6 @@ PyObject* Put(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* name
   absl::StatusOr<ObjectHandle> handle = PutValue(*runtime.get(), encoded);
   if (!handle.ok()) return RaiseStatus(handle.status(), ErrorKind::kObjectStoreFull);
   return NewReference(*std::move(handle));
-}
-
-// The references at these indices of `list`, or all others.
-PyObject* Picked(PyObject* list, const std::vector<size_t>& indices, bool others) {
-  const size_t size = static_cast<size_t>(PyList_Size(list));
-  const size_t count = others ? size - indices.size() : indices.size();
-  Owned out = Owned::Steal(PyList_New(static_cast<Py_ssize_t>(count)));
-  auto next = indices.begin();
-  Py_ssize_t at = 0;
-  for (size_t i = 0; out && i < size; ++i) {
-    const bool picked = next != indices.end() && *next == i;
-    if (picked) ++next;
-    if (picked != others)
-      PyList_SetItem(out.get(), at++,
-                     Owned::Borrow(PyList_GetItem(list, static_cast<Py_ssize_t>(i))).Release());
-  }
-  return out.Release();
-}
-
-// Finds an object that comes twice.
-class SeenObjects {
- public:
-  explicit SeenObjects(size_t count) : mask_(std::bit_ceil(2 * count + 1) - 1), slots_(mask_ + 1) {}
-  // False: it was there.
-  bool Insert(const ObjectEntry* entry) {
-    size_t at = reinterpret_cast<uintptr_t>(entry) * 0x9e37'79b9'7f4a'7c15 >> 32 & mask_;
-    while (slots_[at] != nullptr) {
-      if (slots_[at] == entry) return false;
-      at = (at + 1) & mask_;
-    }
-    slots_[at] = entry;
-    return true;
-  }
-
- private:
-  const size_t mask_;
-  std::vector<const ObjectEntry*> slots_;
-};
-
-// wait_ready(list, num_returns, timeout, fetch_local): (ready, not ready). NotImplemented: not all
-// items are references.
-PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  Runtime* const runtime = RequireRuntime();
-  if (runtime == nullptr) return nullptr;
-  Nanos deadline = kForever;
-  if (count != 4 || !DeadlineFrom(args[2], &deadline)) return nullptr;
-  const int bring = PyObject_IsTrue(args[3]);
-  if (bring == -1) return nullptr;
-  const Py_ssize_t wanted = PyLong_AsSsize_t(args[1]);
-  if (wanted == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  const Py_ssize_t size = PyList_Size(args[0]);
-  std::vector<ObjectHandle> handles;
-  handles.reserve(static_cast<size_t>(size));
-  SeenObjects seen(static_cast<size_t>(size));
-  for (Py_ssize_t i = 0; i < size; ++i) {
-    PyObject* const item = PyList_GetItem(args[0], i);
-    if (!IsReference(item)) Py_RETURN_NOTIMPLEMENTED;
-    if (!IsCurrent(item)) return nullptr;
-    handles.push_back(HandleOf(item));
-    if (!seen.Insert(handles.back().entry())) {
-      return PyErr_Format(PyExc_ValueError,
-                          "Wait requires a list of unique object refs: %R comes twice", item);
-    }
-  }
-  absl::StatusOr<std::vector<size_t>> ready;
-  {
-    const RuntimeInUse in_use;
-    const WithoutGil free;
-    ready = runtime->Wait(handles, static_cast<size_t>(wanted), deadline, bring == 1);
-  }
-  if (!ready.ok()) return RaiseStatus(ready.status(), ErrorKind::kObjectStoreFull);
-  const Owned chosen = Owned::Steal(Picked(args[0], *ready, false));
-  const Owned others = Owned::Steal(Picked(args[0], *ready, true));
-  return chosen && others ? PyTuple_Pack(2, chosen.get(), others.get()) : nullptr;
 }
 
 // next_item(stream, timeout): the reference of the next item, or None at the end.

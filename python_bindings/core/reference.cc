@@ -102,7 +102,7 @@ PyType_Spec spec = {"sheaf.ObjectRef", sizeof(ReferenceObject), 0, Py_TPFLAGS_DE
 }  // namespace
 
 bool IsCurrent(PyObject* reference) {
-  if (reinterpret_cast<ReferenceObject*>(reference)->generation == RuntimeGeneration()) [[likely]]
+  if (IsOf(RuntimeGeneration(), reference)) [[likely]]
     return true;
   PyErr_Format(PyExc_ValueError,
                "%R is of a session that has ended: sheaf.shutdown() was called since", reference);

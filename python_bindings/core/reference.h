@@ -25,6 +25,10 @@ inline bool IsReference(PyObject* object) {
 inline ObjectHandle& HandleOf(PyObject* reference) {
   return reinterpret_cast<ReferenceObject*>(reference)->handle;
 }
+// Whether it belongs to the runtime of that number.
+inline bool IsOf(uint64_t generation, PyObject* reference) {
+  return reinterpret_cast<ReferenceObject*>(reference)->generation == generation;
+}
 // False: the reference is of a session that has ended, and ValueError is set.
 bool IsCurrent(PyObject* reference);
 // A new reference, or nullptr with an exception set.

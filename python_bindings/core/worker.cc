@@ -240,10 +240,10 @@ Owned PythonHandler::Load(const proto::TaskTemplate& spec) {
 void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
   KeepThreadState();
   const WithGil gil;
-  Run(std::move(execution));
+  Run(execution);  // The reply leaves without the GIL: other threads need not wait for it.
 }
 
-void PythonHandler::Run(std::shared_ptr<Execution> execution) {
+void PythonHandler::Run(const std::shared_ptr<Execution>& execution) {
   Running running(execution.get());
   const proto::TaskTemplate& spec = execution->spec();
   if (ended_ != nullptr) return execution->Fail({ErrorKind::kActorDied, ended_, {}}, false);
@@ -292,7 +292,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     const bool exits = IsActorExit();
     if (exits) span.Excuse();
     AnswerWithException(*execution, exits);
-    if (exits) ExitActor(std::move(execution));
+    if (exits) ExitActor();
     return;
   }
   if (creation) {
@@ -303,10 +303,6 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     return ReturnResult(*execution, Py_None);
   }
   AnswerWith(*execution, result.get());
-  result = {};
-  // The reply leaves without the GIL: other threads of the actor need not wait for it.
-  const WithoutGil free;
-  execution.reset();
 }
 
 PyObject* PythonHandler::TakeCalls(PyObject* timeout) {
@@ -328,6 +324,25 @@ PyObject* PythonHandler::TakeCalls(PyObject* timeout) {
   return list.Release();
 }
 
+namespace {
+
+// What few calls of async actors have: (names of keywords or None, streaming, concurrency group,
+// trace or None); None: it is a plain call of a function.
+Owned Special(const Execution& execution, const Owned& function, const CallArguments& arguments) {
+  const proto::TaskTemplate& spec = execution.spec();
+  const Owned trace = TraceOf(execution);
+  if (!arguments.names && !spec.streaming() && spec.concurrency_group().empty() &&
+      trace.get() == Py_None && PyUnicode_Check(function.get()) == 0) [[likely]]
+    return Owned::Borrow(Py_None);
+  const Owned group = Owned::Steal(NewText(spec.concurrency_group()));
+  if (!group || !trace) return {};
+  return Owned::Steal(PyTuple_Pack(4, arguments.names ? arguments.names.get() : Py_None,
+                                   spec.streaming() ? Py_True : Py_False, group.get(),
+                                   trace.get()));
+}
+
+}  // namespace
+
 // nullptr: an exception is set.
 PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
   if (ended_ != nullptr) {
@@ -345,23 +360,17 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
     return nullptr;
   }
   const Owned list = AsTuple(arguments);
-  const Owned task = Owned::Steal(NewBytes(execution->task().Binary()));
-  const Owned streaming = Owned::Steal(PyBool_FromLong(execution->spec().streaming()));
-  const Owned group = Owned::Steal(NewText(execution->spec().concurrency_group()));
-  const Owned trace = TraceOf(*execution);
+  const Owned special = Special(*execution, function, arguments);
   const Owned object = Owned::Steal(NewExecutionObject(std::move(execution)));
-  if (!list || !task || !object || !group || !trace) return nullptr;
-  return PyTuple_Pack(9, object.get(), task.get(), function.get(), self.get(), list.get(),
-                      arguments.names ? arguments.names.get() : Py_None, streaming.get(),
-                      group.get(), trace.get());
+  if (!list || !object || !special) return nullptr;
+  return PyTuple_Pack(5, object.get(), function.get(), self.get(), list.get(), special.get());
 }
 
 // The calls that run on other threads may end first; none begins.
-void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
+void PythonHandler::ExitActor() {
   const bool first = std::exchange(ended_, "the actor has called exit_actor()") == nullptr;
-  const WithoutGil free;
-  execution.reset();
   if (!first) return;
+  const WithoutGil free;
   (void)CurrentRuntime()->ExitActor(kLongestLeave, [this] {
     const WithGil gil;
     EndInstance();

@@ -42,8 +42,8 @@ class PythonHandler final : public TaskHandler {
   bool ends_waits_of_methods() const override { return false; }
 
   // Of an actor with async methods, on its event loop's thread, with the GIL: the calls that shall
-  // start now, a list of (execution, task id, function, actor, arguments, names of keywords or
-  // None, streaming, concurrency group). While there are none it waits, for `timeout` in seconds
+  // start now, a list of (execution, function, actor, arguments, what few calls have or None; see
+  // sheaf._worker.async_actor). While there are none it waits, for `timeout` in seconds
   // (None: for ever) or until the loop has something else to do. None: the node has ended. nullptr:
   // an exception is set.
   PyObject* TakeCalls(PyObject* timeout);
@@ -53,10 +53,10 @@ class PythonHandler final : public TaskHandler {
   // Nothing: an exception is set.
   Owned Find(const proto::TaskTemplate& spec);
   Owned Load(const proto::TaskTemplate& spec);
-  void Run(std::shared_ptr<Execution> execution);
+  void Run(const std::shared_ptr<Execution>& execution);
   PyObject* Prepare(std::shared_ptr<Execution> execution);
   void ShowLease(const proto::LeaseSpec& lease);
-  void ExitActor(std::shared_ptr<Execution> execution);
+  void ExitActor();
   void EndInstance();
 
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.

@@ -51,7 +51,7 @@ def wait(
     refs = ray_waitables
     if type(refs) is not list:
         _refuse_other(refs)
-    refs = list(refs)  # Another thread may change the list while this one waits.
+    refs = list(refs)  # Nobody else can change it meanwhile, and those not ready are left in it.
     if timeout is not None and timeout < 0:
         raise ValueError(
             f"The 'timeout' argument must be nonnegative: timeout={timeout!r}: want seconds"

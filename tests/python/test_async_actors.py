@@ -391,6 +391,45 @@ class Tasks:
 
         await asyncio.create_task(inner())
 
+    def future(self):
+        """What is to be awaited, and is no coroutine."""
+        future = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(future.set_result, "set")
+        return future
+
+    def object_to_await(self, given):
+        class Given:
+            def __await__(self):
+                yield from asyncio.sleep(0).__await__()
+                return given
+
+        return Given()
+
+    def made_by_generator(self):
+        import types
+
+        @types.coroutine
+        def generator():
+            yield
+            return "generated"
+
+        return generator()
+
+    def plain_with_many(self, *numbers):
+        return sum(numbers)
+
+    async def with_many(self, *numbers):
+        return sum(numbers)
+
+    async def raise_stop(self):
+        raise StopIteration("never")
+
+    def raise_stop_at_once(self):
+        raise StopIteration("at once")
+
+    async def task_name(self):
+        return asyncio.current_task().get_name()
+
     async def where(self):
         first = sheaf.get_runtime_context().get_task_id()
         await asyncio.sleep(0.001)
@@ -424,6 +463,40 @@ def test_context_variables_belong_to_one_call(actor):
     ]
     told = [call(actor, "where") for _ in range(3)]
     assert all(same for same, _ in told) and len({task for _, task in told}) == 3
+
+
+def test_whatever_can_be_awaited_is(actor):
+    for _ in range(3):
+        assert call(actor, "future") == "set"
+        assert call(actor, "object_to_await", 7) == 7
+        assert call(actor, "object_to_await", None) is None
+        assert call(actor, "made_by_generator") == "generated"
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 500])
+def test_calls_get_as_many_arguments_as_they_are_given(actor, count):
+    numbers = list(range(count))
+    assert call(actor, "with_many", *numbers) == sum(numbers)
+    assert call(actor, "plain_with_many", *numbers) == sum(numbers)
+
+
+def test_the_end_of_an_iteration_is_no_result(actor):
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            call(actor, "raise_stop")
+        with pytest.raises(sheaf.exceptions.RayTaskError, match="at once"):
+            call(actor, "raise_stop_at_once")
+
+
+def test_calls_that_come_together_see_one_task_at_a_time(actor):
+    refs, kept = [], []
+    for _ in range(100):
+        refs += [actor.task_name.remote() for _ in range(3)]
+        kept.append(actor.keep_task.remote())  # Each of these has another one.
+    assert all(sheaf.get(refs, timeout=WAIT_S))
+    assert sheaf.get(kept, timeout=WAIT_S) == list(range(1, 101))
+    assert call(actor, "kept_tasks_are_done") == [True] * 100
+    assert call(actor, "wait_for_the_others") == 0
 
 
 @sheaf.remote(max_concurrency=200)

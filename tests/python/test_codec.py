@@ -110,6 +110,19 @@ def test_references_travel_inside_values():
         assert sheaf.get(back) == "inner" and back == inner and hash(back) == hash(inner)
 
 
+@pytest.mark.parametrize("make", [list, tuple, lambda refs: {"all": [refs, 1]}])
+def test_many_references_travel_inside_one_value(make):
+    inner = [sheaf.put(i) for i in range(3000)]
+    inner[7] = inner[5]
+    outer = sheaf.put(make(inner))
+    back = sheaf.get(outer)
+    assert type(back) is type(make([]))
+    back = back["all"][0] if isinstance(back, dict) else back
+    assert list(back) == inner
+    del inner
+    assert sheaf.get(list(back)) == [5 if i == 7 else i for i in range(3000)]
+
+
 def test_functions_and_classes_of_the_script_travel():
     factor = 3
     assert sheaf.get(sheaf.put(lambda x: x * factor))(2) == 6

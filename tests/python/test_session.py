@@ -29,6 +29,24 @@ def test_import_loads_nothing_heavy():
     )
 
 
+def test_the_first_worker_does_not_wait_for_numpy_and_the_others_have_it():
+    text = """
+        import numpy, sheaf, sys
+        sheaf.init(num_cpus=2)
+        @sheaf.remote(num_cpus=0)
+        class Has:
+            def numpy(self):
+                return "numpy" in sys.modules
+            def sum(self):
+                import numpy
+                return int(numpy.ones(3).sum())
+        actors = [Has.remote() for _ in range(4)]
+        print(sorted(sheaf.get([actor.numpy.remote() for actor in actors])))
+        print(sheaf.get([actor.sum.remote() for actor in actors]))
+    """
+    assert run(text).splitlines() == ["[False, True, True, True]", "[3, 3, 3, 3]"]
+
+
 def test_free_threaded_python_is_refused_in_words():
     text = """
         import sys

@@ -162,6 +162,39 @@ def test_wait_gives_ready_and_others_in_order():
     sheaf.cancel(slow)
 
 
+@sheaf.remote(num_cpus=0)
+def _first(value):
+    return value
+
+
+@pytest.mark.parametrize(
+    "ready", [[], [0], [99], range(40, 60), range(0, 100, 2), range(100), [0, 1, 50, 98]], ids=str
+)
+def test_wait_leaves_all_others_in_their_order(ready):
+    """However those that are ready lie in the list, which stays as it was."""
+
+    @sheaf.remote(num_cpus=0, max_retries=0)
+    def never():
+        time.sleep(1000)
+
+    pending = never.remote()
+    refs = [sheaf.put(i) if i in ready else _first.remote(pending) for i in range(100)]
+    given = list(refs)
+    found, others = sheaf.wait(given, num_returns=max(1, len(ready)), timeout=0)
+    assert found == [refs[i] for i in ready]
+    assert others == [ref for i, ref in enumerate(refs) if i not in ready]
+    assert given == refs
+    sheaf.cancel(pending, force=True)
+
+
+def test_an_object_that_comes_twice_is_found_behind_many():
+    refs = [sheaf.put(i) for i in range(5000)]
+    assert sheaf.wait(refs, num_returns=5000) == (refs, [])
+    with pytest.raises(ValueError, match="comes twice"):
+        sheaf.wait([*refs, refs[17]])
+    assert sheaf.wait(refs[:3], num_returns=2) == (refs[:2], refs[2:3])
+
+
 def test_wait_looks_at_the_list_that_it_was_given(tmp_path):
     """Another thread may change it while wait waits."""
     mark = str(tmp_path / "mark")

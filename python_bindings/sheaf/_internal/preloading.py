@@ -15,9 +15,12 @@ PRELOADED = {  # What is imported, if the driver or a fork has that on the left.
     "sheaf.data": ["sheaf._worker.arrow", "sheaf.data.tasks"],
     "sheaf.tune": ["sheaf.tune.trainable.actor"],
 }
+_LATE = {"numpy"}
 _NUMBERS = list(PRELOADED)  # A wish is one byte, its number here.
 _wishes: tuple[int, int] | None = None  # A pipe from the forks: its ends for reading and writing.
 _loaded: set[str] = set()
+_late: set[str] = set()  # For the forks behind the first one.
+_forks = 0  # Of this process, so far.
 
 
 def preload(names: list[str]) -> None:
@@ -40,9 +43,19 @@ def preload(names: list[str]) -> None:
     gc.freeze()
 
 
-def take_wishes() -> None:
-    """From here on this process has imported for further forks what one of them has imported."""
+def preload_for_forks(names: list[str]) -> None:
+    """The same, and from here on this process has imported for further forks what one of them has
+    imported. The first fork does not wait for NumPy, which takes as long as all else until a job's
+    first result: a call there that needs it imports it by itself, in the time that it would have
+    waited.
+
+    Args:
+        names: as of preload.
+    """
     global _wishes
+    if _LATE.issuperset(names):  # Else others of them import it.
+        _late.update(names)
+    preload([name for name in names if name not in _late])
     reads, writes = os.pipe()
     os.set_blocking(reads, False)
     os.set_blocking(writes, False)
@@ -53,13 +66,17 @@ def take_wishes() -> None:
 def fork() -> int:
     """os.fork, behind the imports that earlier forks asked for: the next worker waits for them as
     long as it would import them itself, and all others have them."""
+    global _forks
     if _wishes is not None:
         try:
-            asked = {_NUMBERS[number] for number in os.read(_wishes[0], 4096)} - _loaded
+            asked = {_NUMBERS[number] for number in os.read(_wishes[0], 4096)}
         except (BlockingIOError, IndexError):
             asked = set()
-        if asked:
-            preload(sorted(asked))
+        if _forks > 0:
+            asked |= _late
+        if asked - _loaded:
+            preload(sorted(asked - _loaded))
+    _forks += 1
     return os.fork()
 
 

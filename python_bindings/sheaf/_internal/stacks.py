@@ -107,7 +107,9 @@ def _frames_of_coroutine(awaited: Any) -> list[Frame]:
             break
         if frame.f_code.co_filename.endswith("/sheaf/_worker/spare_task.py"):
             # It carries another one, by which it is not awaited.
-            awaited = inner or getattr(frame.f_locals.get("self"), "_coroutine", None)
+            known = frame.f_locals
+            awaited = inner or known.get("coroutine")
+            awaited = awaited or getattr(known.get("self"), "_coroutine", None)
         else:
             found.append(_line(frame))
             awaited = inner

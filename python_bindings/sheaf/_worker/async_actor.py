@@ -16,6 +16,7 @@ import inspect
 import selectors
 import threading
 import types
+from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -28,6 +29,7 @@ from sheaf.exceptions import ActorExit
 _current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar(
     "sheaf_execution", default=None
 )
+_set_execution = _current_execution.set
 execution_here = _current_execution.get  # Of the call whose coroutine runs; _core asks for it.
 _loop: asyncio.AbstractEventLoop | None = None
 _items: ThreadPoolExecutor | None = None  # Of _send_items.
@@ -133,52 +135,94 @@ _beginner: Beginner | None = None
 _waits: set[Any] = set()  # The methods that have waited in a call.
 
 
-def _start(calls: list[tuple[Any, ...]]) -> bool:
+# What a call comes with: (execution, function or name of a method, actor, arguments, special).
+# `special`: (names of keywords or None, streaming, concurrency group, trace or None), or None: none
+# of that, and a function.
+_Call = tuple[Any, Any, Any, tuple[Any, ...], "tuple[Any, bool, str, Any] | None"]
+
+
+def _start(calls: list[_Call]) -> bool:
     """Starts them in their order; whether the loop has something to do for them."""
     global _beginner
     if _beginner is None:
         _beginner = Beginner(_the_loop())
     beginner = _beginner
     beginner.scheduled = later = False
-    for index, call in enumerate(calls):
-        calls[index] = ()  # Its arguments go with the call.
-        if _group_loops and call[2] not in _OF_THE_RUNTIME:
-            loop = _group_loops.get(call[7]) or _group_loops[""]
-            loop.call_soon_threadsafe(_begin_in, loop, call)
-            continue
-        if later or call[2] in _waits or not spare_task.LENDS:
-            beginner.begin_later(_run(True, *call))
-            later = True  # Those behind it begin behind it.
-            continue
-        task = beginner.begin(_run(False, *call))
-        if task is not None:
-            _running[call[1]] = task
-            _waits.add(call[2])
+    try:
+        for index, call in enumerate(calls):
+            calls[index] = ()  # type: ignore[call-overload]  # Its arguments go with the call.
+            function = call[1]
+            if _group_loops and function not in _OF_THE_RUNTIME:
+                loop = _group_loops.get(call[4][2] if call[4] else "") or _group_loops[""]
+                loop.call_soon_threadsafe(_begin_in, loop, call)
+                continue
+            if later or function in _waits or not spare_task.LENDS:
+                beginner.begin_later(_run(True, *call))
+                later = True  # Those behind it begin behind it.
+                continue
+            task = beginner.begin(_first_step, call)
+            if task is not None:
+                _running[call[0].task()] = task
+                _waits.add(function)
+    finally:
+        beginner.pause()
     return beginner.scheduled
 
 
-def _begin_in(loop: asyncio.AbstractEventLoop, call: tuple[Any, ...]) -> None:
-    _running[call[1]] = loop.create_task(_run(True, *call))
+def _begin_in(loop: asyncio.AbstractEventLoop, call: _Call) -> None:
+    _running[call[0].task()] = loop.create_task(_run(True, *call))
+
+
+def _first_step(call: _Call) -> tuple[Coroutine[Any, Any, None], Any] | None:
+    """What _run does up to where the call first waits. Most calls end before that, and need no
+    coroutine but their own."""
+    execution, function, actor, args, special = call
+    if special is not None or _leaving or execution.cancelled():
+        return spare_task.first_step_of(_run(False, *call))
+    _set_execution(execution)
+    try:
+        begun = execution.begin(function, actor, args)
+        if begun is not None:
+            return spare_task.first_step_of(_rest(execution, *begun))
+    except BaseException as error:
+        _fail(execution, error)
+    if _leaving and not _running:
+        _leave()
+    return None
+
+
+async def _rest(execution: Any, begun: Any, *awaited: Any) -> None:
+    """The rest of a call whose coroutine waits for what follows it, or that gave something else to
+    be awaited."""
+    task = execution.task()
+    try:
+        result = await (spare_task.rest_of(begun, *awaited) if awaited else begun)
+        if _cancelled and task in _cancelled:  # Though it has caught that.
+            raise asyncio.CancelledError
+        execution.finish(result)
+    except BaseException as error:
+        _fail(execution, error)
+    finally:
+        _forget(task)
 
 
 async def _run(
     has_task: bool,
     execution: Any,
-    task: bytes,
     function: Any,
     actor: Any,
     args: tuple[Any, ...],
-    names: tuple[str, ...] | None,
-    streaming: bool,
-    group: str,
-    traced: tuple[bytes, str, bool] | None,
+    special: tuple[Any, bool, str, Any] | None,
 ) -> None:
-    _current_execution.set(execution)
+    names, streaming, _, traced = special or (None, False, "", None)
+    task = execution.task()
+    _set_execution(execution)
     span = tracing.begin(traced) if traced is not None else None
+    raised: BaseException | None = None
     try:
         if execution.cancelled():  # Before its first step.
             raise asyncio.CancelledError
-        if _leaving.is_set():
+        if _leaving:
             raise ActorExit
         if has_task:
             _running[task] = asyncio.current_task()  # type: ignore[assignment]
@@ -201,38 +245,46 @@ async def _run(
             await _send_items(execution, result)
         else:
             execution.finish(result)
-    except ActorExit as error:
-        execution.fail(error)
-        _begin_to_leave()
-    except SystemExit as error:
-        if error.code != 0:
-            main.leave_process(error)
-        execution.fail(ActorExit())
-        _begin_to_leave()
     except BaseException as error:
-        execution.fail(error)
-        if span is not None:
-            tracing.end(span, error)
-            span = None
+        if not _fail(execution, error):
+            raised = error
     finally:
-        _running.pop(task, None)
         if span is not None:
-            tracing.end(span, None)
-        _cancelled.discard(task)
-        if not _running and _leaving.is_set():
-            _leave()
+            tracing.end(span, raised)
+        raised = None
+        _forget(task)
+
+
+def _fail(execution: Any, error: BaseException) -> bool:
+    """Ends a call by what it has raised; whether that is the end of the actor."""
+    if isinstance(error, SystemExit) and error.code != 0:
+        main.leave_process(error)
+    leaves = isinstance(error, (ActorExit, SystemExit))
+    execution.fail(ActorExit() if isinstance(error, SystemExit) else error)
+    if leaves:
+        _begin_to_leave()
+    return leaves
+
+
+def _forget(task: bytes) -> None:
+    """The call has ended."""
+    _running.pop(task, None)
+    _cancelled.discard(task)
+    if _leaving and not _running:
+        _leave()
 
 
 _LEAVING_S = 30.0
-_leaving = threading.Event()
+_leaving = False
 _left = threading.Lock()  # Who has it ends the actor.
 
 
 def _begin_to_leave() -> None:
     """The actor asked for its end: the calls that run may end before it, within _LEAVING_S."""
-    if _leaving.is_set():
+    global _leaving
+    if _leaving:
         return
-    _leaving.set()
+    _leaving = True
     bound = threading.Timer(_LEAVING_S, _leave)
     bound.daemon = True
     bound.start()

@@ -33,10 +33,10 @@ def main(start: dict[str, Any]) -> None:
     # An environment may have packages of its own, which must not find others imported.
     if runtime_env.VARIABLE in os.environ:
         preloading.preload([])
-    else:
+    elif functions.shows_one_thread():
+        preloading.preload_for_forks(start["preload"])
+    else:  # An import starts threads, which no fork would have: _core must see them first.
         preloading.preload(start["preload"])
-        if functions.shows_one_thread():  # Else an import starts some, which no fork would have.
-            preloading.take_wishes()
     if start.get("logging"):
         from sheaf.logging_config import LoggingConfig  # For jobs that have one.
 

@@ -13,12 +13,12 @@ The functions of asyncio by which this is done are those that it has for tasks o
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import sys
 import types
-import weakref
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from sys import getrefcount
 from typing import Any
+from weakref import getweakrefcount
 
 try:
     from asyncio import _enter_task, _leave_task, _register_task, _unregister_task
@@ -28,44 +28,89 @@ else:
     LENDS = True
 
 
+# Of a call: gives a coroutine that waits and what for, or None: all has ended.
+FirstStep = Callable[[Any], "tuple[Coroutine[Any, Any, None], Any] | None"]
+
+
+def first_step_of(
+    coroutine: Coroutine[Any, Any, None],
+) -> tuple[Coroutine[Any, Any, None], Any] | None:
+    """The first step that is the coroutine's own."""
+    try:
+        return coroutine, coroutine.send(None)
+    except StopIteration:
+        return None
+
+
+@types.coroutine
+def rest_of(coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, Any, Any]:
+    """What a coroutine does that waits for `awaited`, for another one that awaits this."""
+    while True:
+        step: Any = coroutine.send
+        try:
+            value = yield awaited
+        except BaseException as error:
+            step, value = coroutine.throw, error
+        try:
+            awaited = step(value)
+        except StopIteration as end:
+            return end.value
+        finally:
+            value = None  # Its traceback knows this frame.
+
+
 class Beginner:
-    """Begins coroutines of one event loop, on its thread, outside of any task."""
+    """Begins calls of one event loop, on its thread, outside of any task; only if LENDS. The spare
+    task is the running one from the first `begin` to `pause`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._spare: _SpareTask | None = None
+        self._runs = False  # The spare one is the running one.
+        self._known = 0
         self.scheduled = False  # The loop has got something to do; the caller may reset it.
 
-    def begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """Runs it up to where it first waits; only if LENDS. The task in which it goes on, or None:
-        it has ended."""
-        spare = self._spare
-        if spare is None or spare.task.cancelling():
-            spare = self._spare = _SpareTask(self._loop)
-            self.scheduled = True
-        task, known = spare.task, spare.known()
-        context = contextvars.copy_context()
-        rest = None
-        _enter_task(self._loop, task)
+    def begin(self, first_step: FirstStep, call: Any) -> asyncio.Task[None] | None:
+        """Runs the first step of a call in a context of its own. The task in which the call goes
+        on, or None: it has ended."""
+        if not self._runs:
+            self._resume()
+        task = self._spare.task  # type: ignore[union-attr]
+        context = copy_context()
+        begun = None
         try:
-            awaited = context.run(coroutine.send, None)
-        except StopIteration:
-            pass
+            begun = context.run(first_step, call)
         except BaseException as error:  # As it would be of a task that nobody asks for its result.
             self._loop.call_exception_handler(
                 {"message": "a coroutine that waited for nothing", "exception": error, "task": task}
             )
-        else:
-            rest = _Rest(coroutine, context, awaited)
-        finally:
-            _leave_task(self._loop, task)
-        if rest is None and spare.known() == known and not task.cancelling():
-            spare.keep()
-            return None
-        spare.leave(rest)
-        self._spare = None
+        if begun is None and getrefcount(task) + getweakrefcount(task) == self._known:
+            if not task.cancelling():
+                return None
+        self.pause()
+        spare, self._spare = self._spare, None
+        spare.leave(None if begun is None else _Rest(context, *begun))  # type: ignore[union-attr]
         self.scheduled = True
-        return task if rest is not None else None
+        return task if begun is not None else None
+
+    def _resume(self) -> None:
+        spare = self._spare
+        if spare is None or spare.task.cancelling():
+            spare = self._spare = _SpareTask(self._loop)
+            self.scheduled = True
+        task = spare.task
+        _enter_task(self._loop, task)
+        self._runs = True
+        # Changes when somebody gets to know the task, or loses it.
+        self._known = getrefcount(task) + getweakrefcount(task)
+
+    def pause(self) -> None:
+        """No call is begun for now: no task runs."""
+        if self._runs:
+            self._runs = False
+            spare: _SpareTask = self._spare  # type: ignore[assignment]
+            _leave_task(self._loop, spare.task)
+            spare.keep()
 
     def begin_later(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Gives it a task of its own, which begins behind all that the loop has to do already."""
@@ -79,10 +124,10 @@ def _primed() -> Generator[None, None, None]:
 
 
 class _SpareTask:
-    """A task that waits for a coroutine to go on with; asyncio.all_tasks() has it until one has
+    """A task that waits for a coroutine to go on with; asyncio.all_tasks() has it until calls have
     ended in it."""
 
-    __slots__ = ("task", "_taken", "_rest", "_listed")
+    __slots__ = ("task", "_listed", "_taken", "_rest")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._taken: asyncio.Future[None] = loop.create_future()
@@ -102,12 +147,8 @@ class _SpareTask:
         if self._rest is not None:
             await self._rest.wait(cancelled)
 
-    def known(self) -> int:
-        """Changes when somebody gets to know the task, or loses it."""
-        return sys.getrefcount(self.task) + weakref.getweakrefcount(self.task)
-
     def keep(self) -> None:
-        """A coroutine has ended in it; the next one may have it."""
+        """Calls have ended in it; further ones may have it."""
         if self._listed:
             self._listed = False
             _unregister_task(self.task)
@@ -128,7 +169,7 @@ class _Rest:
     __slots__ = ("_coroutine", "_context", "_awaited")
 
     def __init__(
-        self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context, awaited: Any
+        self, context: Context, coroutine: Coroutine[Any, Any, None], awaited: Any
     ) -> None:
         self._coroutine, self._context, self._awaited = coroutine, context, awaited
 

@@ -126,12 +126,15 @@ class ReduceFunction:
         return self.method.udfs + self.after.udfs
 
     def __call__(self, given: Sequence[Any], payload: Any) -> Iterator[tuple[Any, Any]]:
-        tables: Iterator[Any] = self.method.reduce(given, payload)
+        return self.behind(self.method.reduce(given, payload))
+
+    def behind(self, tables: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+        """All that a task has reduced through what comes behind, once: a write numbers its files
+        from 0."""
+        size = self.after.target_bytes
         if self.after.transform is not None:
             tables = self.after.transform(tables)
-        for table in transforms.cut_blocks(
-            tables, self.after.target_bytes, self.after.target_bytes
-        ):
+        for table in transforms.cut_blocks(tables, size, size):
             yield table, None
 
 
@@ -167,9 +170,13 @@ class BroadcastFunction(ReduceFunction):
         own, other = given[: payload[0]], list(given[payload[0] :])
         counts = (1, len(other)) if self.side == 0 else (len(other), 1)
         size = self.block_bytes
-        for table in transforms.cut_blocks(self.before.tables(own, None), size, size):
-            both = [table, *other] if self.side == 0 else [*other, table]
-            yield from super().__call__(both, counts)
+
+        def joined() -> Iterator[Any]:
+            for table in transforms.cut_blocks(self.before.tables(own, None), size, size):
+                both = [table, *other] if self.side == 0 else [*other, table]
+                yield from self.method.reduce(both, counts)
+
+        return self.behind(joined())
 
 
 @dataclasses.dataclass

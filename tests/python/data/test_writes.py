@@ -17,7 +17,7 @@ import pyarrow.parquet as pq  # noqa: E402
 import sheaf  # noqa: E402
 from sheaf import data  # noqa: E402
 from sheaf.data import errors  # noqa: E402
-from sheaf.data.datasource import WriteResult, file_datasink, staging  # noqa: E402
+from sheaf.data.datasource import FilenameProvider, WriteResult, file_datasink, staging  # noqa: E402
 from sheaf.data.datasource.sinks import ParquetDatasink  # noqa: E402
 from sheaf.data.task_context import TaskContext  # noqa: E402
 
@@ -299,3 +299,27 @@ def test_files_have_so_many_rows_at_least(tmp_path, seed):
         assert sum(size < least for size in sizes) <= 1, sizes  # What is left at the end.
         found = sorted(row["id"] for row in data.read_parquet(folder).take_all())
         assert found == sorted(row["id"] for row in source.take_all())
+
+
+def test_a_join_with_a_small_side_is_written_whole(tmp_path):
+    """Its tasks join their rows some at a time; all of them write their files once."""
+    context = data.DataContext.get_current().copy()
+    context.small_input_bytes, context.target_max_block_size = 0, 8 << 10
+    with data.DataContext.current(context):
+        large = data.range(20_000, override_num_blocks=2).map_batches(lambda b: {"n": b["id"]})
+        small = data.from_arrow(pa.table({"n": range(0, 20_000, 4), "v": range(5000)}))
+        large.join(small, "inner", 2, on=("n",)).write_parquet(str(tmp_path))
+    assert numbers(tmp_path) == list(range(0, 20_000, 4))
+
+
+def test_files_of_one_name_are_an_error_and_nothing_is_written(tmp_path):
+    class Same(FilenameProvider):
+        def get_filename_for_block(self, block, write_uuid, task_index, block_index):
+            return "one.parquet"
+
+    rows = data.range(100, override_num_blocks=4).map_batches(lambda b: {"n": b["id"]})
+    with pytest.raises(errors.WriteError, match="one.parquet: 4 files would have this name"):
+        rows.write_parquet(str(tmp_path), filename_provider=Same())
+    assert not list(tmp_path.iterdir())
+    rows.repartition(1).write_parquet(str(tmp_path), filename_provider=Same())
+    assert numbers(tmp_path) == list(range(100))

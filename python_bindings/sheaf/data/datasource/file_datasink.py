@@ -6,6 +6,7 @@ names themselves, which are the same for each try of a task."""
 
 from __future__ import annotations
 
+import collections
 import errno
 import functools
 import posixpath
@@ -195,10 +196,19 @@ class FileDatasink(Datasink):
 
         Args:
             write_result: of all tasks.
+
+        Raises:
+            WriteError: two files would have one name.
         """
-        self._completing = True
         moves = [move for returned in write_result.write_returns for move in returned or ()]
         new = {final for _, final in moves}
+        if len(new) < len(moves):
+            (name, count), *_ = collections.Counter(final for _, final in moves).most_common(1)
+            raise WriteError(
+                f"{name}: {count} files would have this name: filename_provider must give each "
+                "another one, by write_uuid, task_index and block_index"
+            )
+        self._completing = True
         old = self._existing() if self.mode == SaveMode.OVERWRITE else []
         deletes = [path for path in old if path not in new]
         staging = self._staging

@@ -22,7 +22,7 @@
 
 #include "benchmarks/collective_rounds.h"
 #include "collective/fake_rendezvous.h"
-#include "collective/net/gloo_communicator.h"
+#include "collective/net/apart_communicator.h"
 #include "collective/net/hierarchical_communicator.h"
 #include "collective/reduce_ops.h"
 #include "collective/shm/shm_communicator.h"
@@ -59,7 +59,7 @@ void RunRank(int rank, int ranks, bool in_arena, Nodes nodes, sheaf::FakeMeeting
   if (nodes == Nodes::kTwo) options.node = rank < ranks / 2 ? "first" : "second";
   auto group = nodes == Nodes::kOne   ? sheaf::FormShmCommunicator(options, rendezvous)
                : nodes == Nodes::kTwo ? sheaf::FormHierarchicalCommunicator(options, rendezvous)
-                                      : sheaf::FormGlooCommunicator(options, rendezvous);
+                                      : sheaf::FormApartCommunicator(options, rendezvous);
   Check(group.status());
   for (size_t bytes : wanted_sizes) {
     const size_t count = bytes / sizeof(float);

@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "base/failpoint.h"
+#include "collective/rank_page.h"
 #include "collective/ranks_for_test.h"
 
 namespace sheaf {
@@ -219,6 +220,27 @@ TEST_CASE("a rank may leave as soon as its part is done, whatever the others sti
   for (size_t rank = 0; rank < 3; ++rank) CHECK(ranks.Line(rank) == "OK -1:  7.000000");
 }
 
+TEST_CASE("a rank that is slow holds up no other before all slots are full", "[faults]") {
+  Ranks ranks;
+  constexpr size_t kCount = 32 * kSlotBytes / 4;
+  static_assert(SlotsFor(3) >= 32);
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
+      auto group = Form(kShm, rank, 3, rendezvous);
+      std::vector<float> array(kCount, rank == 0 ? 7.0f : 0.0f);
+      if (rank == 1) ArmFailpoints("collective.consumed:sleep(2000)@1", 0).IgnoreError();
+      const Nanos began = MonotonicNow();
+      const absl::Status status = group->Broadcast(array.data(), kCount, DataType::kFloat32, 0);
+      const bool slow = MonotonicNow() - began > kSecond;
+      Ranks::Say(Words(status) + " " + std::to_string(array[kCount - 1]) + (slow ? " SLOW" : ""));
+      group->Barrier().IgnoreError();
+    });
+  }
+  CHECK(ranks.Line(0) == "OK -1:  7.000000");
+  CHECK(ranks.Line(2) == "OK -1:  7.000000");
+  CHECK(ranks.Line(1) == "OK -1:  7.000000 SLOW");
+}
+
 TEST_CASE("a thread that waits goes when it is interrupted, and the others hear of it",
           "[faults]") {
   const auto implementation = GENERATE(kShm, kApart, kHierarchical);
@@ -228,10 +250,17 @@ TEST_CASE("a thread that waits goes when it is interrupted, and the others hear 
   for (int rank = 0; rank < 3; ++rank) {
     ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
       CommunicatorOptions options = OptionsOf(rank, 3);
-      bool formed = false;
-      if (rank == 0) options.interrupted = [&] { return formed; };
+      bool wants_to_go = false;
+      if (rank == 0) options.interrupted = [&] { return wants_to_go; };
       auto group = FormFor(implementation, options, rendezvous);
-      formed = true;
+      uint8_t here = 1;  // Says that this rank has formed the group.
+      for (int peer : {1, 2}) {
+        const absl::Status told = rank == 0 ? (*group)->Receive(&here, 1, DataType::kUint8, peer)
+                                  : rank == peer ? (*group)->Send(&here, 1, DataType::kUint8, 0)
+                                                 : absl::OkStatus();
+        if (!told.ok()) Ranks::Say(Words(told));
+      }
+      wants_to_go = true;
       std::vector<float> array(1 << 20);
       const auto reduce = [&] {
         return (*group)->AllReduce(array.data(), array.data(), array.size(), DataType::kFloat32);
@@ -256,7 +285,7 @@ TEST_CASE("a thread that waits goes when it is interrupted, and the others hear 
                            : where == "entering" ? "barrier"
                                                  : "all_reduce (float32 x ";
   const std::string first = ranks.Line(0);
-  INFO(where << ": " << first);
+  INFO(implementation << ", " << where << ": " << first);
   CHECK(Contains(first, "CANCELLED -1: "));
   CHECK(Contains(first, what));
   CHECK(Contains(first, "was interrupted"));

@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "base/random.h"
 #include "collective/fake_rendezvous.h"
 #include "collective/implementations_for_test.h"
 #include "collective/rank_page.h"
@@ -162,6 +164,33 @@ TEST_CASE("arrays of many chunks go through the pipeline", "[table]") {
       }
       SHEAF_RETURN_IF_ERROR(Reductions(group, DataType::kFloat16, ReduceOp::kSum, kSlotBytes + 5,
                                        ArraysOf(group, in_arena)));
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_CASE("operations of few and of many chunks follow each other", "[table]") {
+  const int world = GENERATE(2, 3, 6);  // Of which the last has fewer slots.
+  AsRanks(kShm, world, [&](Communicator& group) -> absl::Status {
+    SeededRandom random(7);  // The same numbers on all ranks.
+    for (int round = 0; round < 150; ++round) {
+      // Up to twice as many chunks as there are slots, and mostly few.
+      const size_t chunks =
+          random.Next() % 8 != 0 ? random.Next() % 6 + 1 : random.Next() % (2 * kMaxSlots) + 1;
+      const size_t count = chunks * kSlotBytes / 4 - random.Next() % 1000;
+      std::vector<int32_t> array(count, group.rank() + round);
+      SHEAF_RETURN_IF_ERROR(group.AllReduce(array.data(), array.data(), count, DataType::kInt32));
+      const int sum = world * (world - 1) / 2 + world * round;
+      if (std::any_of(array.begin(), array.end(), [&](int32_t value) { return value != sum; })) {
+        return absl::InternalError(absl::StrCat("wrong sum in round ", round));
+      }
+      if (round % 3 != 0) continue;
+      const int root = round % world;
+      array.assign(count, group.rank() == root ? round : -1);
+      SHEAF_RETURN_IF_ERROR(group.Broadcast(array.data(), count, DataType::kInt32, root));
+      if (std::count(array.begin(), array.end(), round) != static_cast<ptrdiff_t>(count)) {
+        return absl::InternalError(absl::StrCat("wrong array in round ", round));
+      }
     }
     return absl::OkStatus();
   });

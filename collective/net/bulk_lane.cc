@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "shm/doorbell.h"
-
 namespace sheaf {
 
 void BulkSockets::Break() {
@@ -123,30 +121,21 @@ BulkLane::Result BulkLane::Await(const BulkBatch& batch, Until until, Nanos dead
   const auto done = [&] {
     return batch.receives == 0 && (until == Until::kReceived || batch.sends == 0);
   };
-  Nanos idle_since = 0;  // 0: something has moved just now.
-  for (int step = 0; !done(); ++step) {
-    int peer = -1;
-    const Moved moved = MoveAll(&peer);
+  int peer = -1;
+  Moved moved = Moved::kNothing;
+  const auto move = [&] { return (moved = MoveAll(&peer)) != Moved::kNothing; };
+  while (!done()) {
+    const Nanos began = MonotonicNow();
+    while (!move() && (!sockets_.spins() || !spinning_.Until(move))) {
+      const Nanos now = MonotonicNow();
+      if (sockets_.broken()) return {Outcome::kBroken, peer};
+      if (now >= deadline) return {Outcome::kLate, Awaited()};
+      Sleep(std::min(deadline - now, kLookPeriod));
+      const Nanos slept = MonotonicNow() - began;
+      spinning_.Slept(slept);
+      if (slept >= kLookPeriod && stop()) return {Outcome::kStopped, Awaited()};
+    }
     if (moved == Moved::kEnd || sockets_.broken()) return {Outcome::kBroken, peer};
-    if (moved == Moved::kSome) {
-      if (step > 128) spin_ = std::min(spin_ * 2, kLongestSpin);
-      idle_since = 0;
-      step = 0;
-      continue;
-    }
-    const Nanos now = MonotonicNow();
-    if (idle_since == 0) idle_since = now;
-    if (now >= deadline) return {Outcome::kLate, Awaited()};
-    if (sockets_.spins() && now - idle_since < spin_) {
-      SpinStep(step);
-      continue;
-    }
-    Sleep(std::min(deadline - now, kLookPeriod));
-    // A spin a little longer would have caught it, or none would.
-    const Nanos slept = MonotonicNow() - idle_since;
-    spin_ = slept < kLongestSpin ? std::min(spin_ * 2, kLongestSpin)
-                                 : std::max(spin_ / 2, kShortestSpin);
-    if (slept >= kLookPeriod && stop()) return {Outcome::kStopped, Awaited()};
   }
   return {Outcome::kDone};
 }

@@ -21,6 +21,7 @@
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "collective/spinning.h"
 
 namespace sheaf {
 
@@ -90,8 +91,6 @@ class BulkLane {
 
  private:
   static constexpr Nanos kLookPeriod = 50 * kMillisecond;
-  static constexpr Nanos kLongestSpin = 100 * kMicrosecond;
-  static constexpr Nanos kShortestSpin = 5 * kMicrosecond;
   // At once in one direction: what was just copied is still in the cache for what is done next.
   static constexpr size_t kMostAtOnce = 256 * 1024;
 
@@ -121,7 +120,7 @@ class BulkLane {
 
   BulkSockets& sockets_;
   std::vector<Flow> flows_;  // By rank.
-  Nanos spin_ = kLongestSpin / 2;
+  Spinning spinning_{100 * kMicrosecond};
 };
 
 }  // namespace sheaf

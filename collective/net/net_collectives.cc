@@ -8,27 +8,18 @@
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "base/status_macros.h"
+#include "collective/operation_arrays.h"
 #include "collective/reduce_ops.h"
 
 namespace sheaf {
 namespace {
 
-constexpr size_t kLineBytes = 64;
 constexpr size_t kSmallBytes = 16 << 10;  // Up to here all get all, in one step instead of two.
 // Of an array that is reduced: a slice of a piece, and the scratch memory of a piece.
 constexpr size_t kSliceBytes = 256 << 10;
 constexpr size_t kPieceBytes = 4 << 20;
 constexpr size_t kChunkBytes = 8 << 20;  // Of a block of a reduce_scatter.
 
-const std::byte* InputOf(const Operation& operation) {
-  return static_cast<const std::byte*>(operation.input);
-}
-std::byte* OutputOf(const Operation& operation) {
-  return static_cast<std::byte*>(operation.output);
-}
-void Copy(std::byte* to, const std::byte* from, size_t bytes) {
-  if (to != from && bytes != 0) std::memcpy(to, from, bytes);
-}
 size_t BytesOf(const Operation& operation) { return operation.count * SizeOf(operation.type); }
 
 size_t RoundUpToLine(size_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
@@ -103,13 +94,13 @@ absl::Status NetCollectives::RunInlined(const Operation& operation, const Waitin
   switch (operation.kind) {
     case CollectiveKind::kAllGather:
       for (int member = 0; member < size(); ++member) {
-        Copy(output + static_cast<size_t>(member) * bytes, inputs[static_cast<size_t>(member)],
-             bytes);
+        CopyBytes(output + static_cast<size_t>(member) * bytes, inputs[static_cast<size_t>(member)],
+                  bytes);
       }
       return absl::OkStatus();
     case CollectiveKind::kBroadcast:
       if (operation.peer != index_) {
-        Copy(output, inputs[static_cast<size_t>(operation.peer)], bytes);
+        CopyBytes(output, inputs[static_cast<size_t>(operation.peer)], bytes);
       }
       return absl::OkStatus();
     default:
@@ -306,7 +297,7 @@ absl::Status NetCollectives::AllGather(const Operation& operation, const Waiting
   for (int member = 0; member < size(); ++member) {
     std::byte* const block = OutputOf(operation) + static_cast<size_t>(member) * bytes;
     if (member == index_) {
-      Copy(block, InputOf(operation), bytes);
+      CopyBytes(block, InputOf(operation), bytes);
     } else {
       Receive(member, block, bytes, batch);
       Send(member, InputOf(operation), bytes, batch);
@@ -374,7 +365,8 @@ absl::Status NetCollectives::Exchange(const std::vector<const std::byte*>& input
   for (int member = 0; member < size(); ++member) {
     const auto at = static_cast<size_t>(member);
     if (member == index_) {
-      if (inputs[at] != nullptr && outputs[at] != nullptr) Copy(outputs[at], inputs[at], bytes);
+      if (inputs[at] != nullptr && outputs[at] != nullptr)
+        CopyBytes(outputs[at], inputs[at], bytes);
       continue;
     }
     if (outputs[at] != nullptr) Receive(member, outputs[at], bytes, batch);

@@ -167,6 +167,7 @@ absl::Status NetGroup::FailPart(const Waiting& waiting, const absl::Status& stat
   const MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
   if (broken_) return Adopt(waiting);
+  if (absl::IsCancelled(status) && waiting.interruptible) return FailInterrupted(waiting);
   if (culprit < 0 || culprit == rank()) {
     return FailLocked(status.code(), culprit, std::string(status.message()));
   }

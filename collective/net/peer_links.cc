@@ -12,8 +12,6 @@
 #include <set>
 #include <utility>
 
-#include "shm/doorbell.h"
-
 namespace sheaf {
 namespace {
 
@@ -162,16 +160,10 @@ bool PeerLinks::ReadAll(Nanos timeout) {
 
 bool PeerLinks::Drive(Nanos longest, bool spins) {
   if (!BeginReading()) return false;
-  const Nanos began = MonotonicNow();
-  bool came = ReadAll(0);
-  for (int step = 0; !came && spins && MonotonicNow() - began < spin_; ++step) {
-    SpinStep(step);
-    came = ReadAll(0);
-  }
-  if (!came && ReadAll(longest)) {
-    // A spin a little longer would have caught it, or none would.
-    spin_ = MonotonicNow() - began < kLongestSpin ? std::min(spin_ * 2, kLongestSpin)
-                                                  : std::max(spin_ / 2, kShortestSpin);
+  const auto read = [&] { return ReadAll(0); };
+  if (!read() && (!spins || !spinning_.Until(read))) {
+    const Nanos began = MonotonicNow();
+    if (ReadAll(longest)) spinning_.Slept(MonotonicNow() - began);
   }
   driven_.store(MonotonicNow(), std::memory_order_relaxed);
   EndReading();

@@ -30,6 +30,7 @@
 #include "base/unique_fd.h"
 #include "collective/communicator.h"
 #include "collective/rendezvous.h"
+#include "collective/spinning.h"
 
 namespace sheaf {
 
@@ -113,8 +114,6 @@ class PeerLinks {
 
  private:
   static constexpr Nanos kLease = 50 * kMillisecond;
-  static constexpr Nanos kLongestSpin = 200 * kMicrosecond;
-  static constexpr Nanos kShortestSpin = 5 * kMicrosecond;
 
   struct Peer {
     UniqueFd fd;           // Closed by who reads, under the mutex.
@@ -143,7 +142,7 @@ class PeerLinks {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> reading_{false};
   std::atomic<Nanos> driven_{0};            // When somebody drove last.
-  Nanos spin_ = kLongestSpin / 2;           // Of who reads.
+  Spinning spinning_{200 * kMicrosecond};   // Of who reads.
   std::unique_ptr<ThreadExecutor> thread_;  // Last: it uses the others.
 };
 

@@ -173,7 +173,7 @@ TEST_CASE("operations of few and of many chunks follow each other", "[table]") {
   const int world = GENERATE(2, 3, 6);  // Of which the last has fewer slots.
   AsRanks(kShm, world, [&](Communicator& group) -> absl::Status {
     SeededRandom random(7);  // The same numbers on all ranks.
-    for (int round = 0; round < 150; ++round) {
+    for (int round = 0; round < 60; ++round) {
       // Up to twice as many chunks as there are slots, and mostly few.
       const size_t chunks =
           random.Next() % 8 != 0 ? random.Next() % 6 + 1 : random.Next() % (2 * kMaxSlots) + 1;

@@ -15,7 +15,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -104,10 +103,29 @@ class BulkLane {
     size_t left;
     BulkBatch* batch;
   };
+  // First in, first out; takes no memory before it is used.
+  template <class T>
+  class Queue {
+   public:
+    bool empty() const { return next_ == items_.size(); }
+    T& front() { return items_[next_]; }
+    void push_back(const T& item) { items_.push_back(item); }
+    void pop_front() {
+      if (++next_ == items_.size()) clear();
+    }
+    void clear() {
+      items_.clear();
+      next_ = 0;
+    }
+
+   private:
+    std::vector<T> items_;
+    size_t next_ = 0;
+  };
   struct Flow {
     int fd = -1;
-    std::deque<Outgoing> sends;
-    std::deque<Incoming> receives;
+    Queue<Outgoing> sends;
+    Queue<Incoming> receives;
   };
   enum class Moved { kNothing, kSome, kEnd };
   static Moved MoveOut(Flow& flow);

@@ -78,9 +78,11 @@ class BulkMeeting {
     int rank = -1;  // Whom this rank dials; -1: it was dialled.
     BulkSockets::Lane lane = BulkSockets::Lane::kCollective;
     bool connecting = false;
+    Nanos deadline = MonotonicNow() + kHandshake;
     std::string received;
   };
   static constexpr size_t kMaxStrangers = 256;
+  static constexpr Nanos kHandshake = 5 * kSecond;
 
   const std::string& PlaceOf(int rank) const { return places_[static_cast<size_t>(rank)]; }
   absl::string_view TheirProof(int rank) const {
@@ -107,10 +109,11 @@ class BulkMeeting {
       entries.push_back(
           {stranger.fd.get(), static_cast<short>(stranger.connecting ? POLLOUT : POLLIN), 0});
     }
-    if (poll(entries.data(), entries.size(), 20) <= 0) return;
+    if (poll(entries.data(), entries.size(), 20) < 0) return;
     size_t at = before;
     for (auto stranger = strangers_.begin(); stranger != strangers_.end(); ++at) {
-      const bool over = entries[at].revents != 0 && !Greet(*stranger);
+      const bool late = stranger->rank < 0 && MonotonicNow() >= stranger->deadline;
+      const bool over = late || (entries[at].revents != 0 && !Greet(*stranger));
       stranger = over ? strangers_.erase(stranger) : std::next(stranger);
     }
     if (before == 0 || entries[0].revents == 0) return;

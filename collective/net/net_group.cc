@@ -208,8 +208,8 @@ void NetGroup::AwaitNews(Nanos timeout, absl::FunctionRef<bool()> ready) {
   const bool drove = links_->Drive(timeout, spins_);
   mutex_.Lock();
   if (drove) {
-    if (beside_ > 0) changed_.NotifyAll();  // One of them may read now.
-  } else if (!ready()) {
+    if (beside_ > 0) changed_.NotifyAll();     // One of them may read now.
+  } else if (!ready() && links_->Reading()) {  // Who reads comes here next, and sees `beside_`.
     ++beside_;
     changed_.WaitFor(mutex_, timeout);
     --beside_;

@@ -107,6 +107,8 @@ class PeerLinks {
   // at first without a pause, as long as that pays. False: another thread reads, and nothing was
   // done.
   bool Drive(Nanos longest, bool spins);
+  // Whether a thread reads now. It ends that before it does anything else.
+  bool Reading() const { return reading_.load(std::memory_order_acquire); }
   // Returns when the handler has seen what has come so far; at most about a second later.
   void Settle();
   // In a forked child: the links are the parent's; nothing of them is touched any more.

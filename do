@@ -98,7 +98,7 @@ can_be_root() {
 # Prints the packages that a build with tests needs.
 needed_packages() {
   echo g++ cmake ninja-build pkg-config protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libssl-dev zlib1g-dev \
-    libabsl-dev prometheus-cpp-dev libsqlite3-dev libcli11-dev libspdlog-dev libgloo-dev libxxhash-dev catch2 python3-dev python3-venv
+    libabsl-dev prometheus-cpp-dev libsqlite3-dev libcli11-dev libspdlog-dev libxxhash-dev catch2 python3-dev python3-venv
   # Debian 12 has two Boosts, and only 1.81 is new enough; it excludes the msgpack package, whose headers are unpacked
   # instead (unpack_msgpack). Later systems have one Boost and install both.
   if [[ $(. /etc/os-release && echo "${VERSION_CODENAME:-}") == bookworm ]]; then
@@ -428,9 +428,7 @@ sanitize() {
     step "build ($kind)" build_into "$folder"
     began=$SECONDS
     result=0
-    # Workers fork from a template that has threads by then, which ThreadSanitizer would refuse. A sanitizer calls dlopen in a
-    # program's stead, so the RPATH to libsheaf_gloo.so is not seen.
-    LD_LIBRARY_PATH=$PWD/$folder/collective${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+    # Workers fork from a template that has threads by then, which ThreadSanitizer would refuse.
     ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_leaks=1} \
     UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1} \
     TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:suppressions=$PWD/cmake/thread_sanitizer.supp} \
@@ -571,7 +569,7 @@ wheel() {
   step "configure" configure build
   [[ -z $portable || -e $portable/.made ]] || step "libraries" tools/portable_libraries.sh "$portable" "$(jobs)"
   grep -q "^SHEAF_PORTABLE:PATH=$portable\$" build/CMakeCache.txt || step "configure" cmake -S . -B build -DSHEAF_PORTABLE="$portable"
-  step "build" build_into build sheaf_python sheaf_gloo
+  step "build" build_into build sheaf_python
   rm -rf build/wheel
   step "wheel" build/venv/bin/python tests/packaging/assemble.py build build/wheel
   step "name" build/venv/bin/python tests/packaging/platform_tag.py build/wheel/*.whl
@@ -653,7 +651,7 @@ deploy() {
   step "venv" ensure_venv
   step "tools" ensure_deploy_tools
   step "configure" configure build
-  step "build" build_into build sheaf sheaf_python sheaf_gloo
+  step "build" build_into build sheaf sheaf_python
   for area; do
     say "deploy $area"
     began=$SECONDS
@@ -691,7 +689,7 @@ kube() {
   step "helm" ensure_deploy_program "$(deploy_programs | tr ' ' '\n' | grep /helm@)"
   step "control plane" ensure_control_plane
   step "configure" configure build
-  step "build" build_into build sheaf sheaf_python sheaf_gloo
+  step "build" build_into build sheaf sheaf_python
   say "kube"
   began=$SECONDS
   log=$(mktemp)

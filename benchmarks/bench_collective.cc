@@ -3,7 +3,7 @@
 // ones, beside the same loop in bare shared memory ("loop": nothing but two flags around it), a
 // plain memcpy of as many bytes, Gloo over loopback TCP and Open MPI in the same run; and as if the
 // ranks were on several nodes: each on its own ("apart"), or on two ("2 nodes").
-//   bench_collective [--json FILE] [--ranks N]... [--no-peers]
+//   bench_collective [--json FILE] [--ranks N]... [--only COLUMN]... [--largest MIB] [--no-peers]
 // Bandwidths by the method of nccl-tests: algbw = bytes / time, busbw = algbw * 2 (n - 1) / n.
 #include <signal.h>
 #include <sys/prctl.h>
@@ -17,11 +17,12 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <span>
 #include <string>
 
 #include "benchmarks/collective_rounds.h"
 #include "collective/fake_rendezvous.h"
-#include "collective/net/gloo_communicator.h"
+#include "collective/net/apart_communicator.h"
 #include "collective/net/hierarchical_communicator.h"
 #include "collective/reduce_ops.h"
 #include "collective/shm/shm_communicator.h"
@@ -36,6 +37,9 @@ using sheaf::ReduceOp;
 
 using Figures = std::map<size_t, rounds::Figure>;
 constexpr size_t kLargest = rounds::kSizes[std::size(rounds::kSizes) - 1];
+
+// The sizes to measure; peers measure all.
+std::span<const size_t> wanted_sizes = rounds::kSizes;
 
 void Check(const absl::Status& status) {
   if (status.ok()) return;
@@ -55,9 +59,9 @@ void RunRank(int rank, int ranks, bool in_arena, Nodes nodes, sheaf::FakeMeeting
   if (nodes == Nodes::kTwo) options.node = rank < ranks / 2 ? "first" : "second";
   auto group = nodes == Nodes::kOne   ? sheaf::FormShmCommunicator(options, rendezvous)
                : nodes == Nodes::kTwo ? sheaf::FormHierarchicalCommunicator(options, rendezvous)
-                                      : sheaf::FormGlooCommunicator(options, rendezvous);
+                                      : sheaf::FormApartCommunicator(options, rendezvous);
   Check(group.status());
-  for (size_t bytes : rounds::kSizes) {
+  for (size_t bytes : wanted_sizes) {
     const size_t count = bytes / sizeof(float);
     std::vector<float> own(in_arena ? 0 : count);
     std::shared_ptr<std::byte> shared;
@@ -112,7 +116,7 @@ void RunBareRank(int rank, int ranks, std::byte* memory) {
     barrier();
     return most;
   };
-  for (size_t bytes : rounds::kSizes) {
+  for (size_t bytes : wanted_sizes) {
     const size_t count = bytes / sizeof(float);
     const size_t each = count / static_cast<size_t>(ranks);
     std::vector<const std::byte*> sources;
@@ -185,7 +189,7 @@ Figures RunPeer(const std::string& command) {
 
 Figures RunMemcpy() {
   Figures figures;
-  for (size_t bytes : rounds::kSizes) {
+  for (size_t bytes : wanted_sizes) {
     std::vector<char> from(bytes, 1), to(bytes, 2);
     figures[bytes] = rounds::Measure(
         [&] {
@@ -202,54 +206,92 @@ std::string SizeText(size_t bytes) {
                             : std::to_string(bytes >> 10) + " KiB";
 }
 
+struct Wanted {
+  std::string json;
+  std::vector<int> worlds;
+  std::vector<std::string> columns;  // None: all.
+  bool peers = true;
+};
+
+bool Parse(int argc, char** argv, Wanted* wanted) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const char* const value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (argument == "--no-peers") {
+      wanted->peers = false;
+      continue;
+    }
+    if (argument == "--json" && value != nullptr) {
+      wanted->json = value;
+    } else if (argument == "--ranks" && value != nullptr) {
+      wanted->worlds.push_back(std::atoi(value));
+    } else if (argument == "--only" && value != nullptr) {
+      wanted->columns.push_back(value);
+    } else if (argument == "--largest" && value != nullptr) {
+      const size_t largest = static_cast<size_t>(std::atoi(value)) << 20;
+      while (wanted_sizes.size() > 1 && wanted_sizes.back() > largest) {
+        wanted_sizes = wanted_sizes.first(wanted_sizes.size() - 1);
+      }
+    } else {
+      std::cerr << "bench_collective: '" << argument
+                << "': want --json FILE, --ranks N, --only COLUMN, --largest MIB or --no-peers\n";
+      return false;
+    }
+    ++i;
+  }
+  if (wanted->worlds.empty()) wanted->worlds = {2, 4};
+  return true;
+}
+
+using Columns = std::vector<std::pair<std::string, Figures>>;
+
+// `directory`: where the peers' programs are.
+Columns Measure(const Wanted& wanted, int ranks, const std::filesystem::path& directory) {
+  Columns columns;
+  const auto add = [&](const std::string& name, auto run) {
+    const auto& only = wanted.columns;
+    if (only.empty() || std::find(only.begin(), only.end(), name) != only.end()) {
+      columns.emplace_back(name, run());
+    }
+  };
+  add("arena", [&] { return RunSheaf(ranks, true, Nodes::kOne); });
+  add("private", [&] { return RunSheaf(ranks, false, Nodes::kOne); });
+  add("apart", [&] { return RunSheaf(ranks, false, Nodes::kApart); });
+  if (ranks > 2) add("2 nodes", [&] { return RunSheaf(ranks, true, Nodes::kTwo); });
+  add("loop", [&] { return RunBare(ranks); });
+  add("memcpy", [&] { return RunMemcpy(); });
+  if (!wanted.peers) return columns;
+  const std::string count = std::to_string(ranks);
+  if (exists(directory / "peer_gloo")) {
+    add("gloo", [&] { return RunPeer((directory / "peer_gloo").string() + " " + count); });
+  } else {
+    std::cout << "gloo is left out: libgloo-dev was not there when this was built\n";
+  }
+  if (exists(directory / "peer_mpi")) {
+    add("mpi", [&] {
+      return RunPeer("mpirun --allow-run-as-root --oversubscribe -n " + count + " " +
+                     (directory / "peer_mpi").string());
+    });
+  } else {
+    std::cout << "mpi is left out: libopenmpi-dev was not there when this was built\n";
+  }
+  return columns;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string json;
-  std::vector<int> worlds;
-  bool peers = true;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--json" && i + 1 < argc) {
-      json = argv[++i];
-    } else if (argument == "--ranks" && i + 1 < argc) {
-      worlds.push_back(std::atoi(argv[++i]));
-    } else if (argument == "--no-peers") {
-      peers = false;
-    } else {
-      std::cerr << "bench_collective: '" << argument
-                << "': want --json FILE, --ranks N or --no-peers\n";
-      return 2;
-    }
-  }
-  if (worlds.empty()) worlds = {2, 4};
+  Wanted wanted;
+  if (!Parse(argc, argv, &wanted)) return 2;
   const std::filesystem::path directory = std::filesystem::path(argv[0]).parent_path();
   std::string rows;
-  for (int ranks : worlds) {
-    std::vector<std::pair<std::string, Figures>> columns;
-    columns.emplace_back("arena", RunSheaf(ranks, true, Nodes::kOne));
-    columns.emplace_back("private", RunSheaf(ranks, false, Nodes::kOne));
-    columns.emplace_back("apart", RunSheaf(ranks, false, Nodes::kApart));
-    if (ranks > 2) columns.emplace_back("2 nodes", RunSheaf(ranks, true, Nodes::kTwo));
-    columns.emplace_back("loop", RunBare(ranks));
-    columns.emplace_back("memcpy", RunMemcpy());
-    const std::string count = std::to_string(ranks);
-    if (peers && exists(directory / "peer_gloo")) {
-      columns.emplace_back("gloo", RunPeer((directory / "peer_gloo").string() + " " + count));
-    } else if (peers) {
-      std::cout << "gloo is left out: libgloo-dev was not there when this was built\n";
-    }
-    if (peers && exists(directory / "peer_mpi")) {
-      columns.emplace_back("mpi", RunPeer("mpirun --allow-run-as-root --oversubscribe -n " + count +
-                                          " " + (directory / "peer_mpi").string()));
-    } else if (peers) {
-      std::cout << "mpi is left out: libopenmpi-dev was not there when this was built\n";
-    }
+  for (int ranks : wanted.worlds) {
+    const Columns columns = Measure(wanted, ranks, directory);
     std::printf("\nall_reduce float32, %d ranks: median us for an operation (algbw GB/s)\n%-9s",
                 ranks, "");
     for (const auto& [name, figures] : columns) std::printf("%20s", name.c_str());
     std::printf("\n");
-    for (size_t bytes : rounds::kSizes) {
+    for (size_t bytes : wanted_sizes) {
       std::printf("%-9s", SizeText(bytes).c_str());
       for (const auto& [name, figures] : columns) {
         const auto figure = figures.find(bytes);
@@ -274,11 +316,11 @@ int main(int argc, char** argv) {
     }
     std::fflush(stdout);
   }
-  if (!json.empty()) {
-    std::ofstream out(json);
+  if (!wanted.json.empty()) {
+    std::ofstream out(wanted.json);
     out << "[\n" << rows << "\n]\n";
     if (!out) {
-      std::cerr << "bench_collective: cannot write " << json << "\n";
+      std::cerr << "bench_collective: cannot write " << wanted.json << "\n";
       return 1;
     }
   }

@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What happens when a rank is killed, stopped, late, or calls something else: ranks are processes
 // here, and each reports what its operations returned.
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -12,108 +11,27 @@
 #include <functional>
 
 #include "base/failpoint.h"
-#include "collective/fake_rendezvous.h"
-#include "collective/implementations_for_test.h"
+#include "collective/rank_page.h"
+#include "collective/ranks_for_test.h"
 
 namespace sheaf {
 namespace {
 
 using enum Implementation;
-
-constexpr Nanos kSoon = 20 * kSecond;  // What should come at once comes within this.
-
-// What a rank tells the test: lines of text through a pipe.
-class Ranks {
- public:
-  using Body = std::function<void(int rank, Rendezvous& rendezvous)>;
-
-  ~Ranks() {
-    for (pid_t pid : pids_) {
-      kill(pid, SIGKILL);
-      kill(pid, SIGCONT);
-      waitpid(pid, nullptr, 0);
-    }
-    for (int fd : outputs_) close(fd);
-  }
-  // `body` runs in a child, which says things with Say and then ends.
-  void Start(int rank, const Body& body) {
-    int ends[2];
-    REQUIRE(pipe(ends) == 0);
-    const pid_t pid = fork();
-    REQUIRE(pid >= 0);
-    if (pid == 0) {
-      said_ = ends[1];
-      FakeRendezvous rendezvous(place_);
-      body(rank, rendezvous);
-      _exit(0);
-    }
-    close(ends[1]);
-    pids_.push_back(pid);
-    outputs_.push_back(ends[0]);
-  }
-  static void Say(const std::string& line) {
-    const std::string text = line + "\n";
-    if (write(said_, text.data(), text.size()) < 0) _exit(2);
-  }
-  // The next line of rank `index`, in the order of Start; empty: it ended, or took too long.
-  std::string Line(size_t index) {
-    std::string line;
-    const Nanos deadline = MonotonicNow() + kSoon;
-    while (MonotonicNow() < deadline) {
-      pollfd entry{outputs_[index], POLLIN, 0};
-      if (poll(&entry, 1, 100) <= 0) continue;
-      char letter;
-      if (read(outputs_[index], &letter, 1) != 1) return line;
-      if (letter == '\n') return line;
-      line += letter;
-    }
-    return line + " (nothing more came)";
-  }
-  pid_t pid(size_t index) const { return pids_[index]; }
-
- private:
-  FakeMeetingPlace place_;
-  std::vector<pid_t> pids_;
-  std::vector<int> outputs_;
-  static inline int said_ = -1;
-};
-
-CommunicatorOptions OptionsOf(int rank, int world) {
-  CommunicatorOptions options;
-  options.rank = rank;
-  options.world_size = world;
-  options.arena_bytes = 64 << 20;
-  return options;
-}
-
-std::unique_ptr<Communicator> Form(Implementation implementation, int rank, int world,
-                                   Rendezvous& rendezvous) {
-  auto group = FormFor(implementation, OptionsOf(rank, world), rendezvous);
-  if (!group.ok()) {
-    Ranks::Say("not formed: " + group.status().ToString());
-    _exit(1);
-  }
-  return *std::move(group);
-}
-
-// "CODE rank: words".
-std::string Words(const absl::Status& status) {
-  return absl::StatusCodeToString(status.code()) + " " +
-         std::to_string(RankOf(status).value_or(-1)) + ": " + std::string(status.message());
-}
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-void PauseForever() {
-  while (true) pause();
-}
+using testing::Contains;
+using testing::Form;
+using testing::kSoon;
+using testing::OptionsOf;
+using testing::PauseForever;
+using testing::Ranks;
+using testing::Words;
 
 TEST_CASE("a rank that was killed is named to all others within a second", "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   // Before it enters, having entered, with half of the chunks, and inside the others' arrays.
   const std::string where =
       GENERATE("idle", "collective.entered", "collective.consumed", "collective.direct");
-  if (where == "collective.direct" && implementation == kGloo) return;  // There is none.
+  if (where == "collective.direct" && implementation == kApart) return;  // There is none.
   Ranks ranks;
   for (int rank = 0; rank < 3; ++rank) {
     ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
@@ -162,7 +80,7 @@ TEST_CASE("a rank that was killed is named to all others within a second", "[fau
 
 TEST_CASE("a rank that is stopped is named after the timeout, and learns of it when it goes on",
           "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   // A barrier needs nothing of the others but that they enter, as they have when it goes on.
   const bool barrier = GENERATE(true, false);
   Ranks ranks;
@@ -201,7 +119,7 @@ TEST_CASE("a rank that is stopped is named after the timeout, and learns of it w
 }
 
 TEST_CASE("a rank that calls something else is named to all, with what it called", "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   using Call = std::function<absl::Status(Communicator&, float*)>;
   const auto [odd, words] = GENERATE(table<Call, std::string>(
       {{[](Communicator& g, float* a) { return g.Broadcast(a, 1000, DataType::kFloat32, 0); },
@@ -241,7 +159,7 @@ TEST_CASE("a rank that calls something else is named to all, with what it called
 }
 
 TEST_CASE("a message of another size is an error of both ends", "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   Ranks ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
@@ -262,7 +180,7 @@ TEST_CASE("a message of another size is an error of both ends", "[faults]") {
 }
 
 TEST_CASE("an abort, and a rank that leaves, end what the others wait for", "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   const bool leave = GENERATE(true, false);
   Ranks ranks;
   for (int rank = 0; rank < 2; ++rank) {
@@ -287,7 +205,7 @@ TEST_CASE("an abort, and a rank that leaves, end what the others wait for", "[fa
 
 TEST_CASE("a rank may leave as soon as its part is done, whatever the others still read",
           "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   constexpr size_t kCount = 3 << 20;
   Ranks ranks;
   for (int rank = 0; rank < 3; ++rank) {
@@ -302,32 +220,84 @@ TEST_CASE("a rank may leave as soon as its part is done, whatever the others sti
   for (size_t rank = 0; rank < 3; ++rank) CHECK(ranks.Line(rank) == "OK -1:  7.000000");
 }
 
-TEST_CASE("a thread that waits goes when it is interrupted, and the others hear of it",
-          "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+TEST_CASE("a rank that is slow holds up no other before all slots are full", "[faults]") {
   Ranks ranks;
-  for (int rank = 0; rank < 2; ++rank) {
+  constexpr size_t kCount = 32 * kSlotBytes / 4;
+  static_assert(SlotsFor(3) >= 32);
+  for (int rank = 0; rank < 3; ++rank) {
     ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
-      CommunicatorOptions options = OptionsOf(rank, 2);
-      bool formed = false;
-      if (rank == 0) options.interrupted = [&] { return formed; };
-      auto group = FormFor(implementation, options, rendezvous);
-      formed = true;
-      float value = 0;
-      Ranks::Say(Words(rank == 0 ? (*group)->Receive(&value, 1, DataType::kFloat32, 1)
-                                 : (*group)->Barrier()));
+      auto group = Form(kShm, rank, 3, rendezvous);
+      std::vector<float> array(kCount, rank == 0 ? 7.0f : 0.0f);
+      if (rank == 1) ArmFailpoints("collective.consumed:sleep(2000)@1", 0).IgnoreError();
+      const Nanos began = MonotonicNow();
+      const absl::Status status = group->Broadcast(array.data(), kCount, DataType::kFloat32, 0);
+      const bool slow = MonotonicNow() - began > kSecond;
+      Ranks::Say(Words(status) + " " + std::to_string(array[kCount - 1]) + (slow ? " SLOW" : ""));
+      group->Barrier().IgnoreError();
     });
   }
+  CHECK(ranks.Line(0) == "OK -1:  7.000000");
+  CHECK(ranks.Line(2) == "OK -1:  7.000000");
+  CHECK(ranks.Line(1) == "OK -1:  7.000000 SLOW");
+}
+
+TEST_CASE("a thread that waits goes when it is interrupted, and the others hear of it",
+          "[faults]") {
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
+  // For a message, for the others to enter, and inside an operation.
+  const std::string where = GENERATE("recv", "entering", "consumed");
+  Ranks ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
+      CommunicatorOptions options = OptionsOf(rank, 3);
+      bool wants_to_go = false;
+      if (rank == 0) options.interrupted = [&] { return wants_to_go; };
+      auto group = FormFor(implementation, options, rendezvous);
+      uint8_t here = 1;  // Says that this rank has formed the group.
+      for (int peer : {1, 2}) {
+        const absl::Status told = rank == 0 ? (*group)->Receive(&here, 1, DataType::kUint8, peer)
+                                  : rank == peer ? (*group)->Send(&here, 1, DataType::kUint8, 0)
+                                                 : absl::OkStatus();
+        if (!told.ok()) Ranks::Say(Words(told));
+      }
+      wants_to_go = true;
+      std::vector<float> array(1 << 20);
+      const auto reduce = [&] {
+        return (*group)->AllReduce(array.data(), array.data(), array.size(), DataType::kFloat32);
+      };
+      if (rank != 0) {
+        if (where == "consumed") {
+          if (rank == 2) ArmFailpoints("collective.consumed:sleep(1000)@1", 0).IgnoreError();
+          Ranks::Say(Words(reduce()));
+        } else if (rank == 1) {
+          Ranks::Say(Words((*group)->Barrier()));
+        } else {
+          PauseForever();
+        }
+        return;
+      }
+      Ranks::Say(Words(where == "recv" ? (*group)->Receive(array.data(), 1, DataType::kFloat32, 1)
+                       : where == "entering" ? (*group)->Barrier()
+                                             : reduce()));
+    });
+  }
+  const std::string what = where == "recv"       ? "recv (float32 x 1, from 1)"
+                           : where == "entering" ? "barrier"
+                                                 : "all_reduce (float32 x ";
   const std::string first = ranks.Line(0);
-  INFO(first);
-  CHECK(Contains(first, "CANCELLED -1: recv (float32 x 1, from 1)"));
+  INFO(implementation << ", " << where << ": " << first);
+  CHECK(Contains(first, "CANCELLED -1: "));
+  CHECK(Contains(first, what));
   CHECK(Contains(first, "was interrupted"));
-  CHECK(Contains(ranks.Line(1), "UNAVAILABLE 0: barrier #1 ended, as rank 0 gave up"));
+  const std::string second = ranks.Line(1);
+  INFO(second);
+  CHECK(Contains(second, "UNAVAILABLE 0: "));
+  CHECK(Contains(second, " ended, as rank 0 gave up"));
 }
 
 TEST_CASE("a group is formed anew, under the next epoch, by survivors and a successor",
           "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   Ranks ranks;
   const auto body = [&](int rank, Rendezvous& rendezvous) {
     for (int life = 0; life < 2; ++life) {
@@ -359,7 +329,7 @@ TEST_CASE("a group is formed anew, under the next epoch, by survivors and a succ
 }
 
 TEST_CASE("a group that is not complete is an error that says who is missing and why", "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   FakeMeetingPlace place;
   FakeRendezvous rendezvous(place);
   CommunicatorOptions options = OptionsOf(0, 3);
@@ -380,7 +350,7 @@ TEST_CASE("a group that is not complete is an error that says who is missing and
 }
 
 TEST_CASE("what a dead process published is refused, and its successor is found", "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   Ranks ranks;
   const auto lonely = [&](int rank, Rendezvous& rendezvous) {
     Ranks::Say("here");
@@ -435,7 +405,7 @@ TEST_CASE("a published descriptor whose number names a socket by now is old", "[
 }
 
 TEST_CASE("a forked child cannot use its parent's group, nor harm it", "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   Ranks ranks;
   for (int rank = 0; rank < 2; ++rank) {
     ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
@@ -457,7 +427,7 @@ TEST_CASE("a forked child cannot use its parent's group, nor harm it", "[faults]
 }
 
 TEST_CASE("nothing is left when all ranks were killed", "[faults]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   const auto segments = [] {
     size_t found = 0;
     std::error_code error;

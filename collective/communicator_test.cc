@@ -5,10 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "base/random.h"
 #include "collective/fake_rendezvous.h"
 #include "collective/implementations_for_test.h"
 #include "collective/rank_page.h"
@@ -114,7 +118,7 @@ absl::Status AllCopies(Communicator& group, DataType type, size_t count, bool in
 }
 
 TEST_CASE("every reduction, type and size gives the right values", "[table]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   const int world = GENERATE(1, 2, 3, 4);
   AsRanks(implementation, world, [&](Communicator& group) -> absl::Status {
     for (bool in_arena : KindsOfMemory(implementation)) {
@@ -133,7 +137,7 @@ TEST_CASE("every reduction, type and size gives the right values", "[table]") {
 }
 
 TEST_CASE("every copy gives the right values", "[table]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   const int world = GENERATE(1, 2, 3, 4);
   AsRanks(implementation, world, [&](Communicator& group) -> absl::Status {
     for (bool in_arena : KindsOfMemory(implementation)) {
@@ -148,7 +152,7 @@ TEST_CASE("every copy gives the right values", "[table]") {
 }
 
 TEST_CASE("arrays of many chunks go through the pipeline", "[table]") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   const int world = GENERATE(2, 3, 4);
   AsRanks(implementation, world, [&](Communicator& group) -> absl::Status {
     for (bool in_arena : KindsOfMemory(implementation)) {
@@ -160,6 +164,51 @@ TEST_CASE("arrays of many chunks go through the pipeline", "[table]") {
       }
       SHEAF_RETURN_IF_ERROR(Reductions(group, DataType::kFloat16, ReduceOp::kSum, kSlotBytes + 5,
                                        ArraysOf(group, in_arena)));
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_CASE("operations of few and of many chunks follow each other", "[table]") {
+  const int world = GENERATE(2, 3, 6);  // Of which the last has fewer slots.
+  AsRanks(kShm, world, [&](Communicator& group) -> absl::Status {
+    SeededRandom random(7);  // The same numbers on all ranks.
+    for (int round = 0; round < 60; ++round) {
+      // Up to twice as many chunks as there are slots, and mostly few.
+      const size_t chunks =
+          random.Next() % 8 != 0 ? random.Next() % 6 + 1 : random.Next() % (2 * kMaxSlots) + 1;
+      const size_t count = chunks * kSlotBytes / 4 - random.Next() % 1000;
+      std::vector<int32_t> array(count, group.rank() + round);
+      SHEAF_RETURN_IF_ERROR(group.AllReduce(array.data(), array.data(), count, DataType::kInt32));
+      const int sum = world * (world - 1) / 2 + world * round;
+      if (std::any_of(array.begin(), array.end(), [&](int32_t value) { return value != sum; })) {
+        return absl::InternalError(absl::StrCat("wrong sum in round ", round));
+      }
+      if (round % 3 != 0) continue;
+      const int root = round % world;
+      array.assign(count, group.rank() == root ? round : -1);
+      SHEAF_RETURN_IF_ERROR(group.Broadcast(array.data(), count, DataType::kInt32, root));
+      if (std::count(array.begin(), array.end(), round) != static_cast<ptrdiff_t>(count)) {
+        return absl::InternalError(absl::StrCat("wrong array in round ", round));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_CASE("arrays of few bytes and of a few more give the right values", "[table]") {
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
+  const int world = GENERATE(2, 3);
+  AsRanks(implementation, world, [&](Communicator& group) -> absl::Status {
+    for (bool in_arena : KindsOfMemory(implementation)) {
+      // About 16 KiB, up to which arrays travel with the calls.
+      for (size_t count : {4095, 4096, 4097}) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+          SHEAF_RETURN_IF_ERROR(
+              Reductions(group, DataType::kFloat32, op, count, ArraysOf(group, in_arena)));
+        }
+        SHEAF_RETURN_IF_ERROR(AllCopies(group, DataType::kFloat32, count, in_arena));
+      }
     }
     return absl::OkStatus();
   });
@@ -182,7 +231,7 @@ TEST_CASE("some ranks may have their arrays in the arena and others not", "[tabl
 }
 
 TEST_CASE("operations that were started run in their order, beside the thread that started them") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   AsRanks(implementation, 3, [](Communicator& group) -> absl::Status {
     std::vector<std::vector<float>> arrays(20, std::vector<float>(1000));
     std::vector<std::shared_ptr<Work>> works;
@@ -204,7 +253,7 @@ TEST_CASE("operations that were started run in their order, beside the thread th
 }
 
 TEST_CASE("started sends and receives of all pairs get past each other") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   AsRanks(implementation, 3, [](Communicator& group) -> absl::Status {
     const size_t count = kPairSlotBytes;  // Four chunks: no sender is done before its receiver.
     std::vector<std::vector<int32_t>> in(3), out(3);
@@ -234,8 +283,48 @@ TEST_CASE("started sends and receives of all pairs get past each other") {
   });
 }
 
+// How often the threads of this process that are called `name` went to sleep so far.
+uint64_t SleepsOf(const std::string& name) {
+  uint64_t sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    bool is_named = false;
+    for (std::string line; std::getline(status, line);) {
+      if (line == "Name:\t" + name) is_named = true;
+      constexpr std::string_view kVoluntary = "voluntary_ctxt_switches:";
+      if (is_named && line.starts_with(kVoluntary)) {
+        sleeps += std::stoull(line.substr(kVoluntary.size()));
+      }
+    }
+  }
+  return sleeps;
+}
+
+TEST_CASE("an operation between nodes wakes no thread but those that wait for it") {
+  const auto implementation = GENERATE(kApart, kHierarchical);
+  constexpr int kOperations = 500;
+  AsRanks(implementation, 2, [](Communicator& group) -> absl::Status {
+    std::vector<float> few(1000), many(100'000);
+    const auto once = [&]() -> absl::Status {
+      SHEAF_RETURN_IF_ERROR(
+          group.AllReduce(few.data(), few.data(), few.size(), DataType::kFloat32));
+      return group.AllReduce(many.data(), many.data(), many.size(), DataType::kFloat32);
+    };
+    SHEAF_RETURN_IF_ERROR(once());
+    const Nanos began = MonotonicNow();
+    const uint64_t before = SleepsOf("peer-links");
+    for (int i = 0; i < kOperations; ++i) SHEAF_RETURN_IF_ERROR(once());
+    const uint64_t sleeps = SleepsOf("peer-links") - before;
+    // Of both ranks: each looks every 50 ms whether it is needed.
+    const auto looks = static_cast<uint64_t>((MonotonicNow() - began) / (50 * kMillisecond));
+    if (sleeps <= 2 * (looks + 10)) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("the threads of the links slept ", sleeps,
+                                            " times beside ", kOperations, " operations"));
+  });
+}
+
 TEST_CASE("all ranks get the same bits, in the arena or not") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   AsRanks(implementation, 3, [](Communicator& group) -> absl::Status {
     std::vector<float> values(5000);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -257,7 +346,7 @@ TEST_CASE("all ranks get the same bits, in the arena or not") {
 }
 
 TEST_CASE("wrong arguments are refused, and the group goes on") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   AsRanks(implementation, 2, [](Communicator& group) -> absl::Status {
     float value = 1;
     const absl::Status bad[] = {
@@ -277,7 +366,7 @@ TEST_CASE("wrong arguments are refused, and the group goes on") {
 }
 
 TEST_CASE("an array outlives its group") {
-  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   FakeMeetingPlace place;
   FakeRendezvous rendezvous(place);
   std::shared_ptr<std::byte> kept;

@@ -113,7 +113,7 @@ TEST_CASE("top-k sends little and loses nothing: error feedback sums to the true
   options.compression = Compression::kTopK;
   options.keep = 0.05;
   options.op = ReduceOp::kSum;
-  const auto implementation = GENERATE(kShm, kGloo);
+  const auto implementation = GENERATE(kShm, kApart);
   AsRanks(implementation, options, [](Communicator& group, GradientReducer& reducer) {
     constexpr int kSteps = 40;
     const size_t array = 1;

@@ -6,29 +6,29 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "collective/net/gloo_communicator.h"
+#include "collective/net/apart_communicator.h"
 #include "collective/net/hierarchical_communicator.h"
 #include "collective/shm/shm_communicator.h"
 
 namespace sheaf {
 
 // kChosen finds out by itself that its ranks are on two nodes.
-enum class Implementation { kShm, kGloo, kHierarchical, kChosen };
+enum class Implementation { kShm, kApart, kHierarchical, kChosen };
 
 inline std::ostream& operator<<(std::ostream& out, Implementation implementation) {
-  constexpr const char* kNames[] = {"shm", "gloo", "hierarchical", "chosen"};
+  constexpr const char* kNames[] = {"shm", "apart", "hierarchical", "chosen"};
   return out << kNames[static_cast<int>(implementation)];
 }
 
-// Odd and even ranks are on different nodes; for kGloo all are.
+// Odd and even ranks are on different nodes; for kApart all are.
 inline absl::StatusOr<std::unique_ptr<Communicator>> FormFor(Implementation implementation,
                                                              CommunicatorOptions options,
                                                              Rendezvous& rendezvous) {
   switch (implementation) {
     case Implementation::kShm:
       return FormShmCommunicator(options, rendezvous);
-    case Implementation::kGloo:
-      return FormGlooCommunicator(options, rendezvous);
+    case Implementation::kApart:
+      return FormApartCommunicator(options, rendezvous);
     default:
       options.node = options.rank % 2 == 0 ? "even" : "odd";
       return implementation == Implementation::kHierarchical

@@ -3,7 +3,7 @@
 // memfd; all map all of them, read and write.
 //
 //   0          stage_offset        pair_offset            arena_offset    size
-//   | RankPage | 4 staging slots   | 2 slots per peer     | Allocate      |
+//   | RankPage | staging slots     | 2 slots per peer     | Allocate      |
 //
 // Who writes what. All of RankPage but the bells is written by its owner only, the bells by whoever
 // rings. Pair slots are written by their owner only. Staging slots and arrays in the arena are
@@ -20,9 +20,14 @@
 //     reduces or copies what it needs and stores `consumed`; of all_reduce and reduce it puts what
 //     it reduced back into the slots that it read it from, where their owners find it when all
 //     have consumed: lines that it holds anyway, so that fewer travel than with slots for results.
-//     The two count chunks over all operations, alike on all ranks; slot = count % 4. A rank fills
-//     a slot anew when it has found its results there and all have consumed its last use, so no
-//     barrier stands at the end.
+//     The two count chunks over all operations, alike on all ranks. Which of its slots a chunk is
+//     in its owner chooses, and says in slot_of[chunk % kMaxSlots] before it stores `staged`; the
+//     others read it after they have seen that, and for the last time before they store `consumed`.
+//     A slot, and so its entry, is free again when its owner has found its results there and all
+//     have consumed it; so no barrier stands at the end. Its owner takes the one that became free
+//     last, whose lines are in its cache: ranks that run at the same time use three or four. One
+//     whose others do not run now, as they share a core or compute beside, is ahead of them by all
+//     of its slots before it must wait.
 // After each store the writer rings the others (shm/doorbell.h: either it sees the sleeper, or the
 // sleeper sees the store).
 //
@@ -45,10 +50,17 @@
 namespace sheaf {
 
 inline constexpr int kMaxLocalRanks = 128;
-inline constexpr uint64_t kRankPageMagic = 0x5348'4541'4643'0002;  // "SHEAFC", layout version 2.
+inline constexpr uint64_t kRankPageMagic = 0x5348'4541'4643'0003;  // "SHEAFC", layout version 3.
 inline constexpr int kCallRecords = 16;
-inline constexpr uint64_t kSlots = 4;
+inline constexpr uint64_t kMaxSlots = 32;  // For staging; address space, memory for SlotsFor.
+inline constexpr uint64_t kFewSlots = 4;
 inline constexpr size_t kSlotBytes = 128 * 1024;
+// How many of its slots a rank uses: those of a node have at most 64 MiB, of up to 64 ranks 32.
+constexpr uint64_t SlotsFor(int world_size) {
+  uint64_t slots = world_size == 1 ? kFewSlots : kMaxSlots;
+  while (slots > kFewSlots && slots * static_cast<uint64_t>(world_size) > 8 * kMaxSlots) slots /= 2;
+  return slots;
+}
 inline constexpr uint64_t kPairSlots = 2;
 inline constexpr size_t kPairSlotBytes = 128 * 1024;
 inline constexpr uint64_t kPrivate = UINT64_MAX;  // In place of an offset: not in the arena.
@@ -92,6 +104,7 @@ struct alignas(64) RankProgress {
   std::atomic<uint64_t> consumed;
   std::atomic<uint64_t> done;
   std::atomic<uint64_t> finished;  // The last operation that returned OK here.
+  uint8_t slot_of[kMaxSlots];      // Beside `staged`: who reads that has the line.
 };
 static_assert(sizeof(RankProgress) == 64);
 
@@ -121,7 +134,7 @@ struct alignas(64) RankPage {
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 inline constexpr size_t kStageOffset = RoundUpToPage(sizeof(RankPage));
-inline constexpr size_t kPairOffset = kStageOffset + kSlots * kSlotBytes;
+inline constexpr size_t kPairOffset = kStageOffset + kMaxSlots * kSlotBytes;
 constexpr size_t ArenaOffset(int world_size) {
   return kPairOffset + static_cast<size_t>(world_size) * kPairSlots * kPairSlotBytes;
 }

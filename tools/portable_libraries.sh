@@ -27,7 +27,6 @@ source_line() { echo "$1 [signed-by=/usr/share/keyrings/debian-archive-keyring.g
 {
   source_line deb "$oldest"
   source_line deb-src "$here"
-  source_line deb-src sid
 } >"$folder/sources.list"
 cat >"$APT_CONFIG" <<TEXT
 Dir::Etc::SourceList "$folder/sources.list";
@@ -50,14 +49,14 @@ unpack_sysroot() {
   done
 }
 
-# fetch PACKAGE [SUITE]: its source, as this system's version unless another suite is named.
+# fetch PACKAGE: its source, of this system's version.
 fetch() {
   [[ -d $folder/source/$1 ]] && return
   rm -rf "$folder/source/$1.part"
   mkdir "$folder/source/$1.part"
   (
     cd "$folder/source/$1.part"
-    apt-get source -qq --download-only "$1/${2:-$here}" >/dev/null
+    apt-get source -qq --download-only "$1/$here" >/dev/null
     dpkg-source --no-check -x ./*.dsc "../$1" >/dev/null
   )
 }
@@ -82,13 +81,10 @@ unpack_sysroot
 for package in abseil protobuf prometheus-cpp; do
   fetch "$package"
 done
-fetch gloo sid  # Its headers are used with it, so it need not be the version of this system.
 
 build abseil 'libabsl_*.a'
 targets=libprotobuf-lite build protobuf libprotobuf-lite.a -Dprotobuf_BUILD_TESTS=OFF -Dprotobuf_BUILD_PROTOC_BINARIES=OFF
 build prometheus-cpp libprometheus-cpp-core.a -DENABLE_TESTING=OFF -DENABLE_PUSH=OFF -DENABLE_PULL=OFF -DENABLE_COMPRESSION=OFF
-build gloo libgloo.a -DUSE_REDIS=OFF -DUSE_IBVERBS=OFF -DUSE_LIBUV=OFF
-ninja -C "$folder/build/gloo" install >/dev/null
 
 cc -O2 -fPIC -Wall -c "$tools/old_glibc.c" -o "$folder/lib/old_glibc.o"
 touch "$folder/.made"

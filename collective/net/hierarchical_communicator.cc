@@ -44,6 +44,9 @@ struct Topology {
   }
 };
 
+// Whether this thread is the user's own, which may go while a part of its operation runs.
+thread_local bool may_interrupt = false;
+
 bool Is16Bit(DataType type) { return type == DataType::kFloat16 || type == DataType::kBfloat16; }
 
 class HierarchicalOperations final : public NetOperations {
@@ -80,7 +83,7 @@ class HierarchicalOperations final : public NetOperations {
     }
   }
 
-  absl::Status RunPairwise(const Operation& operation) override {
+  absl::Status RunPairwise(const Operation& operation, bool interruptible) override {
     const auto peer = static_cast<size_t>(operation.peer);
     const auto move = [&](const Waiting& waiting) {
       if (topology_.node_of[peer] != own_node_) return group_.MoveMessage(waiting);
@@ -88,8 +91,9 @@ class HierarchicalOperations final : public NetOperations {
       here.peer = topology_.place_of[peer];
       return Local(here, waiting);
     };
-    return operation.kind == CollectiveKind::kSend ? group_.SendMessage(operation, move)
-                                                   : group_.ReceiveMessage(operation, move);
+    return operation.kind == CollectiveKind::kSend
+               ? group_.SendMessage(operation, interruptible, move)
+               : group_.ReceiveMessage(operation, interruptible, move);
   }
 
   absl::StatusOr<std::shared_ptr<std::byte>> Allocate(size_t size_bytes) override {
@@ -111,7 +115,9 @@ class HierarchicalOperations final : public NetOperations {
       if (operation.kind == CollectiveKind::kBroadcast) return absl::OkStatus();
     }
     operation.timeout = std::max<Nanos>(waiting.deadline - MonotonicNow(), kMillisecond);
+    may_interrupt = waiting.interruptible;
     const absl::Status status = local_->Run(operation);
+    may_interrupt = false;
     if (status.ok()) return status;
     const std::optional<int> place = RankOf(status);
     const bool known = place.has_value() && *place < static_cast<int>(here_.size());
@@ -322,7 +328,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> FormHierarchicalCommunicator(
     within.rank = topology->place_of[rank];
     within.world_size = static_cast<int>(here.size());
     within.formation_timeout = std::max<Nanos>(deadline - MonotonicNow(), kMillisecond);
-    within.interrupted = nullptr;  // Its operations run on other threads.
+    if (options.interrupted) {
+      within.interrupted = [asked = options.interrupted] { return may_interrupt && asked(); };
+    }
     const std::unique_ptr<Rendezvous> places = group.LocalRendezvous(here);
     SHEAF_ASSIGN_OR_RETURN(local, FormShmCommunicator(within, *places));
     return absl::OkStatus();

@@ -6,9 +6,6 @@
 // with a digest of the challenges; the group is formed for whoever heard the same digest from all.
 // What a dead process left is found out by dialling it, and its successor publishes anew; so a rank
 // that finds something old just looks again until its deadline, as in shm_formation.cc.
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -21,6 +18,7 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "collective/group_epochs.h"
+#include "collective/net/node_socket.h"
 #include "collective/net/peer_links.h"
 #include "collective/net_publication.h"
 
@@ -42,42 +40,14 @@ struct Answer {
 };
 constexpr int32_t kHelloVersion = 1;
 
+void SetOptions(const UniqueFd& fd) {
+  SendAtOnce(fd);
+  NoticeSilence(fd);  // A node that is gone without a word.
+}
+
 template <class T>
 std::string_view BytesOf(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
-struct SocketAddress {
-  sockaddr_storage bytes = {};
-  socklen_t size = 0;
-};
-
-absl::StatusOr<SocketAddress> ParseAddress(const std::string& host, int port) {
-  addrinfo wanted = {};
-  wanted.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
-  if (error != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", host, "' is no address of a node: ", gai_strerror(error)));
-  }
-  SocketAddress out;
-  out.size = found->ai_addrlen;
-  std::memcpy(&out.bytes, found->ai_addr, found->ai_addrlen);
-  freeaddrinfo(found);
-  return out;
-}
-
-void SetOptions(int fd) {
-  const auto set = [&](int level, int name, int value) {
-    setsockopt(fd, level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);  // A node that is gone without a word.
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 3);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15000);  // Milliseconds.
 }
 
 class LinkFormation {
@@ -127,24 +97,11 @@ class LinkFormation {
   Nanos AnswerBy() const { return Deadline(deadline_, kSecond); }
 
   absl::Status Listen() {
-    SHEAF_ASSIGN_OR_RETURN(SocketAddress address, ParseAddress(options_.host, 0));
-    listener_.Reset(
-        ::socket(address.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!listener_.valid() ||
-        ::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address.bytes), address.size) != 0 ||
-        ::listen(listener_.get(), 128) != 0 ||
-        getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address.bytes), &address.size) !=
-            0) {
-      return absl::UnavailableError(
-          absl::StrCat("a collective group cannot listen on this node's address ", options_.host,
-                       ": ", strerror(errno)));
-    }
+    SHEAF_ASSIGN_OR_RETURN(listener_, ListenOnNode(options_.host));
     own_.pid = getpid();
     own_.node = NodeOf(options_);
     own_.host = options_.host;
-    own_.port = ntohs(address.bytes.ss_family == AF_INET
-                          ? reinterpret_cast<sockaddr_in*>(&address.bytes)->sin_port
-                          : reinterpret_cast<sockaddr_in6*>(&address.bytes)->sin6_port);
+    own_.port = listener_.port;
     for (uint64_t* number : {own_.challenge, own_.answer}) {
       number[0] = EntropySeed();
       number[1] = EntropySeed();
@@ -254,21 +211,15 @@ class LinkFormation {
   void Dial(int rank) {
     Peer& peer = peers_[static_cast<size_t>(rank)];
     peer.next_dial = MonotonicNow() + 50 * kMillisecond;
-    const absl::StatusOr<SocketAddress> address =
-        ParseAddress(peer.publication.host, peer.publication.port);
-    if (!address.ok()) {
-      peer.reason = std::string(address.status().message());
+    absl::StatusOr<UniqueFd> fd = DialNode(peer.publication.host, peer.publication.port);
+    if (!fd.ok()) {
+      if (absl::IsInvalidArgument(fd.status())) peer.reason = std::string(fd.status().message());
       return;
     }
     Stranger stranger;
     stranger.rank = rank;
     stranger.deadline = MonotonicNow() + kHandshake;
-    stranger.link.fd.Reset(
-        ::socket(address->bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!stranger.link.fd.valid()) return;
-    const int result = ::connect(stranger.link.fd.get(),
-                                 reinterpret_cast<const sockaddr*>(&address->bytes), address->size);
-    if (result != 0 && errno != EINPROGRESS) return;
+    stranger.link.fd = *std::move(fd);
     stranger.connecting = true;
     peer.dialled = true;
     strangers_.push_back(std::move(stranger));
@@ -276,7 +227,7 @@ class LinkFormation {
 
   // Waits for anything to happen on the sockets, and handles it.
   void Wait(Nanos pause) {
-    std::vector<pollfd> entries{{listener_.get(), POLLIN, 0}};
+    std::vector<pollfd> entries{{listener_.fd.get(), POLLIN, 0}};
     std::vector<std::list<Stranger>::iterator> strangers;
     std::vector<size_t> linked;
     for (auto at = strangers_.begin(); at != strangers_.end(); ++at) {
@@ -311,9 +262,9 @@ class LinkFormation {
 
   void Accept() {
     while (strangers_.size() < kMaxStrangers) {
-      UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      UniqueFd fd = AcceptFromNode(listener_);
       if (!fd.valid()) return;
-      SetOptions(fd.get());
+      SetOptions(fd);
       Stranger stranger;
       stranger.link.fd = std::move(fd);
       stranger.deadline = MonotonicNow() + kHandshake;
@@ -338,14 +289,9 @@ class LinkFormation {
   // Goes on with the handshake. False: it is over, for good or ill.
   bool Greet(Stranger& stranger) {
     if (stranger.connecting) {
-      int error = 0;
-      socklen_t size = sizeof error;
-      if (getsockopt(stranger.link.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 ||
-          error != 0) {
-        return false;
-      }
+      if (!ConnectedToNode(stranger.link.fd)) return false;
       stranger.connecting = false;
-      SetOptions(stranger.link.fd.get());
+      SetOptions(stranger.link.fd);
       Hello hello = {};
       const NetPublication& theirs = peers_[static_cast<size_t>(stranger.rank)].publication;
       std::copy_n(theirs.challenge, 2, hello.challenge);
@@ -470,7 +416,7 @@ class LinkFormation {
   const Nanos deadline_;
   std::vector<Peer> peers_;
   std::list<Stranger> strangers_;
-  UniqueFd listener_;
+  NodeListener listener_;
   NetPublication own_;
   std::string published_;
   int overwritten_ = 0;

@@ -2,13 +2,19 @@
 // Collective operations among some ranks of a group on several nodes, straight between each two of
 // them: every member reduces its slice of the arrays of all, in the order of the members, and gives
 // it to the others. So all get the same bits, rounded once, as from shared memory (shm_group.h).
+//
+// A long array is reduced in pieces, one behind the other: while the results of one travel, the
+// inputs of the next do. What few bytes all members have goes with the words by which they enter the
+// operation, if all ranks are members, and each reduces it for itself.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "collective/communicator.h"
+#include "collective/net/bulk_lane.h"
 #include "collective/net/net_group.h"
 
 namespace sheaf {
@@ -19,10 +25,18 @@ class NetCollectives {
   // `members`: ranks of `group`, ascending, among them this one; each two are connected.
   NetCollectives(NetGroup& group, std::vector<int> members);
 
+  // Where all ranks of the group are members: what this one shall announce the operation with, and
+  // what may be sent of it before all have entered; RunInlined or Run follows.
+  std::string_view Inlined(const Operation& operation) const;
+  void Begin(const Operation& operation);
+
   // `waiting` has been entered by all; `operation` is what these members do for it: roots and
   // blocks are counted in members. Not for pairs. Input and output as communicator.h says.
   // `divisor`: of averages; 0: the number of members.
   absl::Status Run(const Operation& operation, const Waiting& waiting, size_t divisor = 0);
+  // The same where the announcements had all that is needed (IsInlined). kInternal: one had not.
+  bool IsInlined(const Operation& operation) const;
+  absl::Status RunInlined(const Operation& operation, const Waiting& waiting);
   // Exchanges with members blocks of different places: block m of `bytes` bytes at `inputs[m]` goes
   // to member m, whose block for this rank comes to `outputs[m]`. nullptr: none.
   absl::Status Exchange(const std::vector<const std::byte*>& inputs,
@@ -37,20 +51,48 @@ class NetCollectives {
     size_t begin, end;  // Elements.
     size_t size() const { return end - begin; }
   };
+  // How an array is reduced: in pieces of so many elements, of which each member has a slice.
+  struct Pieces {
+    size_t elements = 0;
+    size_t count = 0;
+    size_t stride = 0;  // Bytes between two members' slices in scratch memory.
+  };
+  Pieces PiecesOf(const Operation& operation) const;
   Slice SliceOf(size_t count, int member) const;
-  // Reduces `count` elements of all; the result goes to member `root`, or to all (-1).
-  absl::Status Reduce(const Operation& operation, size_t begin, size_t count, int root,
-                      const Waiting& waiting);
+  bool Wants(const Operation& operation, int member) const;
+
+  // Steps of one piece: the inputs of all go to who reduces them, and the results to who wants them.
+  void Scatter(const Operation& operation, const Pieces& pieces, size_t piece);
+  void ReducePiece(const Operation& operation, const Pieces& pieces, size_t piece);
+  void Gather(const Operation& operation, const Pieces& pieces, size_t piece);
+  std::byte* ResultOf(const Operation& operation, const Pieces& pieces, size_t piece);
+  std::byte* ScratchOf(const Pieces& pieces, size_t piece, int member);
+
+  absl::Status Reduce(const Operation& operation, const Waiting& waiting);
+  absl::Status ReduceFew(const Operation& operation, const Waiting& waiting);
   absl::Status ReduceScatter(const Operation& operation, const Waiting& waiting);
   absl::Status AllGather(const Operation& operation, const Waiting& waiting);
   absl::Status Broadcast(const Operation& operation, const Waiting& waiting);
   absl::Status AllToAll(const Operation& operation, const Waiting& waiting);
   std::byte* Scratch(size_t bytes);
 
+  // Transfers with members, by their places.
+  void Send(int member, const std::byte* bytes, size_t size, BulkBatch& batch);
+  void Receive(int member, std::byte* bytes, size_t size, BulkBatch& batch);
+  absl::Status Await(const Waiting& waiting, const BulkBatch& batch,
+                     BulkLane::Until until = BulkLane::Until::kAll) {
+    return group_.Await(waiting, lane_, batch, until);
+  }
+
   NetGroup& group_;
   const std::vector<int> members_;
   int index_ = 0;
   size_t divisor_ = 0;
+  // The two pieces that are under way, by number; `begun_`: the first one's inputs are.
+  BulkBatch scattered_[2];
+  BulkBatch gathered_[2];
+  bool begun_ = false;
+  BulkLane lane_;
   std::unique_ptr<std::byte[]> scratch_;
   size_t scratch_bytes_ = 0;
 };

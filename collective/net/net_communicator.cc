@@ -40,12 +40,14 @@ absl::Status NetCommunicator::Check(const Operation& operation) const {
   return CheckOperation(operation, rank(), world_size());
 }
 
-absl::Status NetCommunicator::RunNow(const Operation& operation) {
+absl::Status NetCommunicator::RunNow(const Operation& operation, bool interruptible) {
   if (operation.kind == CollectiveKind::kSend || operation.kind == CollectiveKind::kReceive) {
-    return operations_->RunPairwise(operation);
+    return operations_->RunPairwise(operation, interruptible);
   }
   Waiting waiting;
-  SHEAF_RETURN_IF_ERROR(group_->Enter(operation, &waiting));
+  group_->Announce(operation, interruptible, operations_->Inlined(operation), &waiting);
+  operations_->Begin(operation);
+  SHEAF_RETURN_IF_ERROR(group_->AwaitEntered(waiting));
   const absl::Status status = operations_->RunCollective(operation, waiting);
   // Nobody waits for a rank that could not do its part.
   if (!status.ok()) return group_->FailPart(waiting, status, group_->rank());
@@ -53,30 +55,19 @@ absl::Status NetCommunicator::RunNow(const Operation& operation) {
   return absl::OkStatus();
 }
 
-// Whoever may be interrupted leaves the work to another thread.
 absl::Status NetCommunicator::Run(const Operation& operation) {
   SHEAF_RETURN_IF_ERROR(Check(operation));
   OperationLine& line = LineOf(lines_, operation);
-  if (!group_->options().interrupted && line.started.load(std::memory_order_acquire) == 0) {
-    const MutexLock lock(line.running);
-    return RunNow(operation);
-  }
-  const std::shared_ptr<Work> work = Start(operation);
-  absl::Status status = work->Wait(kForever);
-  if (work->Done()) return work->Wait(0);
-  group_
-      ->Fail(absl::StatusCode::kCancelled, -1,
-             absl::StrCat(Describe(operation), " was interrupted"))
-      .IgnoreError();
-  while (!work->Done()) status = work->Wait(kSecond);
-  return work->Wait(0);
+  if (line.started.load(std::memory_order_acquire) > 0) return Start(operation)->Wait(kForever);
+  const MutexLock lock(line.running);
+  return RunNow(operation, /*interruptible=*/true);
 }
 
 std::shared_ptr<Work> NetCommunicator::Start(const Operation& operation) {
   if (absl::Status status = Check(operation); !status.ok()) return FinishedWork(status);
   return LineOf(lines_, operation).Start("collective", group_->options().interrupted, [=, this] {
     SHEAF_RETURN_IF_ERROR(Check(operation));
-    return RunNow(operation);
+    return RunNow(operation, /*interruptible=*/false);
   });
 }
 

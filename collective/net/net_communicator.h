@@ -1,10 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The Communicator of a group on several nodes: what is the same whether its nodes have one rank
-// each (gloo_communicator.h) or more (hierarchical_communicator.h).
+// each (apart_communicator.h) or more (hierarchical_communicator.h).
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -18,9 +19,14 @@ namespace sheaf {
 class NetOperations {
  public:
   virtual ~NetOperations() = default;
+  // What the other ranks shall have of this one's array with the word that it has entered
+  // `operation`; at most NetGroup::kInlineBytes.
+  virtual std::string_view Inlined(const Operation&) const { return {}; }
+  // Begins what needs not wait until all have entered.
+  virtual void Begin(const Operation&) {}
   virtual absl::Status RunCollective(const Operation& operation, const Waiting& waiting) = 0;
-  // kSend and kReceive.
-  virtual absl::Status RunPairwise(const Operation& operation) = 0;
+  // kSend and kReceive. `interruptible`: on the user's own thread.
+  virtual absl::Status RunPairwise(const Operation& operation, bool interruptible) = 0;
   virtual absl::StatusOr<std::shared_ptr<std::byte>> Allocate(size_t size_bytes) = 0;
   // Ends what runs, now and later. Any thread.
   virtual void End(const std::string& why) = 0;
@@ -48,7 +54,7 @@ class NetCommunicator final : public Communicator {
 
  private:
   absl::Status Check(const Operation& operation) const;
-  absl::Status RunNow(const Operation& operation);
+  absl::Status RunNow(const Operation& operation, bool interruptible);
 
   std::unique_ptr<NetGroup> group_;
   std::unique_ptr<NetOperations> operations_;

@@ -9,12 +9,12 @@
 #include "base/status_macros.h"
 #include "collective/call_record.h"
 #include "collective/group_epochs.h"
+#include "collective/usable_cores.h"
 
 namespace sheaf {
 namespace {
 
 constexpr size_t kMaxCallsAhead = 64;
-constexpr Nanos kFormationLook = 50 * kMillisecond;
 constexpr std::string_view kFormed = "formed";
 
 NetCallRecord RecordOf(const Operation& operation, uint64_t sequence) {
@@ -31,7 +31,10 @@ NetCallRecord RecordOf(const Operation& operation, uint64_t sequence) {
 }  // namespace
 
 NetGroup::NetGroup(const CommunicatorOptions& options)
-    : options_(options), fork_count_(Forks()), peers_(static_cast<size_t>(options.world_size)) {}
+    : options_(options),
+      fork_count_(Forks()),
+      inlined_(static_cast<size_t>(options.world_size)),
+      peers_(static_cast<size_t>(options.world_size)) {}
 
 NetGroup::~NetGroup() {
   if (links_ == nullptr || Forked()) return;
@@ -41,8 +44,7 @@ NetGroup::~NetGroup() {
     state = OwnState(0);
   }
   links_->SendAll(LinkFrameKind::kLeave, EncodeRecord(state));
-  // While the links still answer pings, what was written to pairs leaves.
-  bulk_.reset();
+  bulk_.reset();  // What was sent still arrives.
   links_.reset();
 }
 
@@ -52,6 +54,7 @@ absl::StatusOr<std::unique_ptr<NetGroup>> NetGroup::Form(const CommunicatorOptio
   std::unique_ptr<NetGroup> group(new NetGroup(options));
   group->epoch_ = formed.epoch;
   group->members_ = std::move(formed.members);
+  group->spins_ = group->Spins();
   RememberEpoch(options.name, formed.epoch);
   group->links_ = std::make_unique<PeerLinks>(std::move(formed.links));
   group->links_->Start(*group);
@@ -63,7 +66,14 @@ bool NetGroup::Forked() const { return Forks() != fork_count_; }
 void NetGroup::ForgetAfterFork() {
   links_->ForgetAfterFork();
   links_.release();
-  bulk_.release();
+  if (bulk_ != nullptr) bulk_->ForgetAfterFork();
+}
+
+bool NetGroup::Spins() const {
+  const auto here = std::count_if(members_.begin(), members_.end(), [&](const NetMember& other) {
+    return other.host == member(rank()).host;
+  });
+  return here <= UsableCores();
 }
 
 void NetGroup::OnFailure(std::function<void(const std::string& why)> end_others) {
@@ -95,7 +105,8 @@ absl::Status NetGroup::AwaitFormed(Nanos deadline) {
                                       "' was not formed: ", NameOfRank(other), ") did not go on")),
             other);
       }
-      changed_.WaitFor(mutex_, kFormationLook);
+      AwaitNews(kLookPeriod,
+                [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return At(other).formed; });
     }
   }
   return absl::OkStatus();
@@ -119,14 +130,14 @@ bool NetGroup::OnFrame(int rank, Peer& peer, const LinkFrame& frame) {
       return true;
     case LinkFrameKind::kCall: {
       NetCallRecord record;
-      if (!DecodeRecord(frame.bytes, &record) || record.kind >= kCollectiveKinds ||
+      if (!DecodeRecord(frame.bytes, &record, &more) || record.kind >= kCollectiveKinds ||
           record.type >= kDataTypes || record.op >= kReduceOps ||
           peer.calls.size() >= kMaxCallsAhead || record.sequence != peer.entered + 1) {
         return false;
       }
       peer.entered = record.sequence;
       peer.finished.reset();
-      peer.calls.push_back(record);
+      peer.calls.push_back({record, std::string(more)});
       return true;
     }
     case LinkFrameKind::kMessage: {
@@ -191,32 +202,61 @@ void NetGroup::OnFrames(int rank, std::span<const LinkFrame> frames, bool closed
   if (!why.empty()) EndOthers(why);
 }
 
+void NetGroup::AwaitNews(Nanos timeout, absl::FunctionRef<bool()> ready) {
+  timeout = std::clamp<Nanos>(timeout, 0, kLookPeriod);
+  mutex_.Unlock();
+  const bool drove = links_->Drive(timeout, spins_);
+  mutex_.Lock();
+  if (drove) {
+    if (beside_ > 0) changed_.NotifyAll();     // One of them may read now.
+  } else if (!ready() && links_->Reading()) {  // Who reads comes here next, and sees `beside_`.
+    ++beside_;
+    changed_.WaitFor(mutex_, timeout);
+    --beside_;
+  }
+}
+
 template <class Ready>
 absl::Status NetGroup::WaitUntil(const Waiting& waiting, int peer, Ready ready) {
+  Nanos next_look = 0;  // At whether the user wants to go.
   while (!ready()) {
     if (!failure_.ok()) return failure_;
     if (broken_) return Adopt(waiting);
     if (At(peer).gone) return Lost(waiting, peer);
-    const Nanos left = waiting.deadline - MonotonicNow();
-    if (left <= 0) return Late(waiting, peer);
-    changed_.WaitFor(mutex_, left);
+    const Nanos now = MonotonicNow();
+    if (now >= waiting.deadline) return Late(waiting, peer);
+    if (now >= next_look) {
+      mutex_.Unlock();
+      const bool interrupted = Interrupted(waiting);
+      mutex_.Lock();
+      if (interrupted) return FailInterrupted(waiting);
+      next_look = now + kLookPeriod;
+    }
+    AwaitNews(waiting.deadline - now, ready);
   }
   return absl::OkStatus();
 }
 
 // Operations.
 
-absl::Status NetGroup::Enter(const Operation& operation, Waiting* waiting) {
-  MutexLock lock(mutex_);
-  waiting->operation = operation;
-  waiting->sequence = ++sequence_;
-  waiting->deadline = Deadline(MonotonicNow(), operation.timeout);
-  history_[sequence_ % kHistory] = operation;
-  const NetCallRecord own = RecordOf(operation, sequence_);
-  lock.Unlock();
-  links_->SendAll(LinkFrameKind::kCall, EncodeRecord(own));
+void NetGroup::Announce(const Operation& operation, bool interruptible, std::string_view inlined,
+                        Waiting* waiting) {
+  {
+    const MutexLock lock(mutex_);
+    waiting->operation = operation;
+    waiting->sequence = ++sequence_;
+    waiting->deadline = Deadline(MonotonicNow(), operation.timeout);
+    waiting->interruptible = interruptible;
+    history_[sequence_ % kHistory] = operation;
+  }
+  links_->SendAll(LinkFrameKind::kCall,
+                  EncodeRecord(RecordOf(operation, waiting->sequence), inlined));
+}
+
+absl::Status NetGroup::AwaitEntered(const Waiting& waiting) {
   SHEAF_FAILPOINT("collective.entered");
-  lock.Lock();
+  const NetCallRecord own = RecordOf(waiting.operation, waiting.sequence);
+  MutexLock lock(mutex_);
   std::vector<NetCallRecord> calls(static_cast<size_t>(world_size()));
   bool last = world_size() > 1;  // To enter.
   for (int peer = 0; peer < world_size(); ++peer) {
@@ -232,23 +272,24 @@ absl::Status NetGroup::Enter(const Operation& operation, Waiting* waiting) {
       calls[static_cast<size_t>(peer)] = own;
       continue;
     }
-    SHEAF_RETURN_IF_ERROR(WaitUntil(*waiting, peer, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    SHEAF_RETURN_IF_ERROR(WaitUntil(waiting, peer, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return !At(peer).calls.empty();
     }));
-    calls[static_cast<size_t>(peer)] = At(peer).calls.front();
+    calls[static_cast<size_t>(peer)] = At(peer).calls.front().record;
+    inlined_[static_cast<size_t>(peer)] = std::move(At(peer).calls.front().inlined);
     At(peer).calls.pop_front();
   }
   // A rank that entered and gave up: the last to enter would not notice.
   if (!failure_.ok()) return failure_;
   for (int peer = 0; peer < world_size(); ++peer) {
-    if (At(peer).failure.has_value() && At(peer).entered <= waiting->sequence) {
-      return Adopt(*waiting);
+    if (At(peer).failure.has_value() && At(peer).entered <= waiting.sequence) {
+      return Adopt(waiting);
     }
   }
   for (const NetCallRecord& call : calls) {
     if (Match(own, call)) continue;
     lock.Unlock();
-    return Compare(*waiting, std::move(calls));
+    return Compare(waiting, std::move(calls));
   }
   return absl::OkStatus();
 }
@@ -287,38 +328,35 @@ void NetGroup::Finish(const Waiting& waiting) {
   finished_ = waiting.sequence;
 }
 
-absl::Status NetGroup::Await(const Waiting& waiting, int peer, BulkTransport::Transfer* transfer) {
-  const std::unique_ptr<BulkTransport::Transfer> owned(transfer);
-  const Nanos left = waiting.deadline - MonotonicNow();
-  if (owned != nullptr && left > 0 && owned->Wait((left + kMillisecond - 1) / kMillisecond)) {
-    return absl::OkStatus();
-  }
+absl::Status NetGroup::Await(const Waiting& waiting, BulkLane& lane, const BulkBatch& batch,
+                             BulkLane::Until until) {
+  const BulkLane::Result result =
+      lane.Await(batch, until, waiting.deadline, [&] { return Interrupted(waiting); });
+  if (result.outcome == BulkLane::Outcome::kDone) return absl::OkStatus();
+  lane.Abandon();
   const MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
   if (broken_) return Adopt(waiting);
-  if (MonotonicNow() >= waiting.deadline) return Late(waiting, peer);
-  // The pair broke: its reason comes over the links, or the link breaks as well.
-  const Nanos until = MonotonicNow() + kBreakTime;
-  while (failure_.ok() && !broken_ && !At(peer).gone && MonotonicNow() < until) {
-    changed_.WaitFor(mutex_, until - MonotonicNow());
+  const int peer = result.peer;
+  switch (result.outcome) {
+    case BulkLane::Outcome::kLate:
+      return Late(waiting, peer);
+    case BulkLane::Outcome::kStopped:
+      return FailInterrupted(waiting);
+    default:
+      return FailBroken(waiting, peer);
   }
-  if (!failure_.ok()) return failure_;
-  if (broken_) return Adopt(waiting);
-  if (At(peer).gone) return Lost(waiting, peer);
-  return FailLocked(absl::StatusCode::kUnavailable, peer,
-                    absl::StrCat(DescribeCall(waiting.operation, waiting.sequence),
-                                 " cannot end: the connection with ", NameOfRank(peer), ") broke; ",
-                                 LastOperationOf(peer)));
 }
 
 // Messages of pairs.
 
-absl::Status NetGroup::SendMessage(const Operation& operation, Move move) {
+absl::Status NetGroup::SendMessage(const Operation& operation, bool interruptible, Move move) {
   const int to = operation.peer;
   const size_t bytes = operation.count * SizeOf(operation.type);
   Waiting waiting;
   waiting.operation = operation;
   waiting.deadline = Deadline(MonotonicNow(), operation.timeout);
+  waiting.interruptible = interruptible;
   MessageRecord record;
   record.count = operation.count;
   record.type = static_cast<uint8_t>(operation.type);
@@ -339,19 +377,23 @@ absl::Status NetGroup::SendMessage(const Operation& operation, Move move) {
 absl::Status NetGroup::MoveMessage(const Waiting& waiting) {
   const Operation& operation = waiting.operation;
   const size_t bytes = operation.count * SizeOf(operation.type);
-  constexpr auto kLane = BulkTransport::Lane::kMessage;
-  return Await(waiting, operation.peer,
-               operation.kind == CollectiveKind::kSend
-                   ? bulk_->Send(operation.peer, kLane, operation.input, bytes)
-                   : bulk_->Receive(operation.peer, kLane, operation.output, bytes));
+  BulkLane lane(*bulk_, BulkSockets::Lane::kMessage);
+  BulkBatch batch;
+  if (operation.kind == CollectiveKind::kSend) {
+    lane.Send(operation.peer, static_cast<const std::byte*>(operation.input), bytes, batch);
+  } else {
+    lane.Receive(operation.peer, static_cast<std::byte*>(operation.output), bytes, batch);
+  }
+  return Await(waiting, lane, batch, BulkLane::Until::kAll);
 }
 
-absl::Status NetGroup::ReceiveMessage(const Operation& operation, Move move) {
+absl::Status NetGroup::ReceiveMessage(const Operation& operation, bool interruptible, Move move) {
   const int from = operation.peer;
   const size_t bytes = operation.count * SizeOf(operation.type);
   Waiting waiting;
   waiting.operation = operation;
   waiting.deadline = Deadline(MonotonicNow(), operation.timeout);
+  waiting.interruptible = interruptible;
   Message message;
   {
     const MutexLock lock(mutex_);

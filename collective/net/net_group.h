@@ -17,7 +17,7 @@
 #include "absl/functional/function_ref.h"
 #include "base/mutex.h"
 #include "collective/communicator.h"
-#include "collective/net/bulk_transport.h"
+#include "collective/net/bulk_lane.h"
 #include "collective/net/peer_links.h"
 #include "collective/net_records.h"
 #include "collective/rendezvous.h"
@@ -40,7 +40,7 @@ class NetGroup final : public PeerLinks::Handler {
   const CommunicatorOptions& options() const { return options_; }
   const NetMember& member(int rank) const { return members_[static_cast<size_t>(rank)]; }
 
-  // Connects the bulk transport with the ranks that `wanted` names (both ends name each other).
+  // Makes the connections for arrays with the ranks that `wanted` names (both ends name each other).
   absl::Status ConnectBulk(const std::function<bool(int rank)>& wanted, Nanos deadline);
   // Waits until all ranks have come this far. kUnavailable: one did not, and begins again.
   absl::Status AwaitFormed(Nanos deadline);
@@ -54,14 +54,22 @@ class NetGroup final : public PeerLinks::Handler {
   // with nullptr.
   void OnFailure(std::function<void(const std::string& why)> end_others);
 
-  // The next collective operation: waits until all ranks have entered it and compares what they
-  // called. Fills `waiting`.
-  absl::Status Enter(const Operation& operation, Waiting* waiting);
+  // The next collective operation, in two steps. Announce tells all ranks that this one has entered
+  // it, with `inlined`, at most kInlineBytes, and fills `waiting`; AwaitEntered waits until all have
+  // and compares what they called. Between the two bytes may be sent, for what is sent before a
+  // rank has called something else ends with the group.
+  void Announce(const Operation& operation, bool interruptible, std::string_view inlined,
+                Waiting* waiting);
+  absl::Status AwaitEntered(const Waiting& waiting);
   void Finish(const Waiting& waiting);
+  // What `rank` gave Announce, from AwaitEntered on until the next Announce; not this rank's own.
+  const std::string& Inlined(int rank) const { return inlined_[static_cast<size_t>(rank)]; }
+  static constexpr size_t kInlineBytes = 32 * 1024;
 
-  // Waits until `transfer`, with `peer`, is done.
-  absl::Status Await(const Waiting& waiting, int peer, BulkTransport::Transfer* transfer);
-  BulkTransport& bulk() { return *bulk_; }
+  // Waits until the receives of `batch`, or all of it, are done.
+  absl::Status Await(const Waiting& waiting, BulkLane& lane, const BulkBatch& batch,
+                     BulkLane::Until until);
+  BulkSockets& bulk() { return *bulk_; }
   // Ends all transfers. Any thread.
   void BreakBulk() {
     if (bulk_ != nullptr) bulk_->Break();
@@ -70,9 +78,9 @@ class NetGroup final : public PeerLinks::Handler {
   // One message to or from operation.peer. What is too long to travel with its announcement is
   // moved by `move`, at both ends.
   using Move = absl::FunctionRef<absl::Status(const Waiting& waiting)>;
-  absl::Status SendMessage(const Operation& operation, Move move);
-  absl::Status ReceiveMessage(const Operation& operation, Move move);
-  // The `move` for ranks that the bulk transport connects.
+  absl::Status SendMessage(const Operation& operation, bool interruptible, Move move);
+  absl::Status ReceiveMessage(const Operation& operation, bool interruptible, Move move);
+  // The `move` for ranks of other nodes.
   absl::Status MoveMessage(const Waiting& waiting);
 
   // The error of a part of `waiting` that went without this group's help: `status` names the rank
@@ -87,18 +95,23 @@ class NetGroup final : public PeerLinks::Handler {
   void ForgetAfterFork();
 
  private:
-  static constexpr size_t kInlineBytes = 32 * 1024;
   static constexpr uint64_t kMessageWindow = 8;  // Messages of a pair that nobody has received.
   static constexpr size_t kHistory = 64;
   static constexpr Nanos kPingTime = 400 * kMillisecond;
-  static constexpr Nanos kBreakTime = 2 * kSecond;  // Between the end of a pair and its reason.
+  static constexpr Nanos kBreakTime =
+      2 * kSecond;  // Between the end of a connection and its reason.
+  static constexpr Nanos kLookPeriod = 50 * kMillisecond;
 
   struct Message {
     MessageRecord record;
     std::string bytes;
   };
+  struct Call {
+    NetCallRecord record;
+    std::string inlined;
+  };
   struct Peer {
-    std::deque<NetCallRecord> calls;   // Entered there and not here, or not yet compared.
+    std::deque<Call> calls;            // Entered there and not here, or not yet compared.
     std::deque<Message> messages;      // Sent here and not received.
     uint64_t sent = 0;                 // Messages to it.
     uint64_t received = 0;             // Messages from it.
@@ -112,19 +125,33 @@ class NetGroup final : public PeerLinks::Handler {
     std::optional<FailureRecord> failure;
     std::string failure_text;
     std::string place;       // LocalRendezvous.
-    std::string bulk_place;  // Its proof, and where its bulk transport awaits this rank.
+    std::string bulk_place;  // Its proof, and where it awaits this rank (net_bulk.cc).
   };
   explicit NetGroup(const CommunicatorOptions& options);
   void OnFrames(int rank, std::span<const LinkFrame> frames, bool closed) override;
   bool OnFrame(int rank, Peer& peer, const LinkFrame& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StateRecord OwnState(uint64_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // Lets the links bring something, on this thread if no other one reads them; at most about
+  // `timeout`. `ready` is asked before this thread sleeps beside one that reads.
+  void AwaitNews(Nanos timeout, absl::FunctionRef<bool()> ready)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits until `ready` says so, asked under the mutex. Errors: the group's failure, peer's end, or
   // lateness. What waits, or tells the others of a failure, releases the mutex meanwhile.
   template <class Ready>
   absl::Status WaitUntil(const Waiting& waiting, int peer, Ready ready)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Compare(const Waiting& waiting, std::vector<NetCallRecord> calls);
+  bool Interrupted(const Waiting& waiting) const {
+    return waiting.interruptible && options_.interrupted && options_.interrupted();
+  }
+  absl::Status FailInterrupted(const Waiting& waiting) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The connection for arrays with `peer` (-1: nobody knows which) has ended.
+  absl::Status FailBroken(const Waiting& waiting, int peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until this rank or `peer` has ended, at most until `until`.
+  void AwaitEnd(int peer, Nanos until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether each rank of this machine has a core of its own.
+  bool Spins() const;
   // The first failure that another rank has told of, as this rank's own.
   absl::Status Adopt(const Waiting& waiting) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Lost(const Waiting& waiting, int peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -147,9 +174,12 @@ class NetGroup final : public PeerLinks::Handler {
   const uint64_t fork_count_;
   uint64_t epoch_ = 0;
   std::vector<NetMember> members_;
+  bool spins_ = false;
+  std::vector<std::string> inlined_;  // By rank; of the thread that runs a collective operation.
 
   mutable Mutex mutex_;
   CondVar changed_;
+  int beside_ ABSL_GUARDED_BY(mutex_) = 0;  // Threads that wait beside one that reads.
   std::vector<Peer> peers_ ABSL_GUARDED_BY(mutex_);
   uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -162,7 +192,7 @@ class NetGroup final : public PeerLinks::Handler {
   Mutex end_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);  // Held while end_others_ runs, too.
   std::function<void(const std::string&)> end_others_ ABSL_GUARDED_BY(end_mutex_);
 
-  std::unique_ptr<BulkTransport> bulk_;
+  std::unique_ptr<BulkSockets> bulk_;
   std::unique_ptr<PeerLinks> links_;  // Last: its thread uses the others.
 };
 

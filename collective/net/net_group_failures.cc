@@ -98,12 +98,15 @@ absl::Status NetGroup::Late(const Waiting& waiting, int peer) {
   const auto answered = [&](int other) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return other == rank() || At(other).pong >= ping;
   };
+  const auto all_answered = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (int other = 0; other < world_size(); ++other) {
+      if (!answered(other) && !At(other).gone) return false;
+    }
+    return true;
+  };
   const Nanos until = MonotonicNow() + kPingTime;
-  while (failure_.ok() && !broken_ && MonotonicNow() < until) {
-    bool all = true;
-    for (int other = 0; other < world_size(); ++other) all &= answered(other) || At(other).gone;
-    if (all) break;
-    changed_.WaitFor(mutex_, until - MonotonicNow());
+  while (failure_.ok() && !broken_ && !all_answered() && MonotonicNow() < until) {
+    AwaitNews(until - MonotonicNow(), all_answered);
   }
   if (!failure_.ok()) return failure_;
   if (broken_) return Adopt(waiting);
@@ -134,19 +137,43 @@ absl::Status NetGroup::Late(const Waiting& waiting, int peer) {
                    LastOperationOf(culprit)));
 }
 
+void NetGroup::AwaitEnd(int peer, Nanos until) {
+  const auto ended = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !failure_.ok() || broken_ || At(peer).gone;
+  };
+  while (!ended() && MonotonicNow() < until) AwaitNews(until - MonotonicNow(), ended);
+}
+
+absl::Status NetGroup::FailInterrupted(const Waiting& waiting) {
+  return FailLocked(
+      absl::StatusCode::kCancelled, -1,
+      absl::StrCat(DescribeCall(waiting.operation, waiting.sequence), " was interrupted"));
+}
+
+// The reason comes over the links, or the link breaks as well.
+absl::Status NetGroup::FailBroken(const Waiting& waiting, int peer) {
+  if (peer < 0) peer = rank();
+  AwaitEnd(peer, MonotonicNow() + kBreakTime);
+  if (!failure_.ok()) return failure_;
+  if (broken_) return Adopt(waiting);
+  if (At(peer).gone) return Lost(waiting, peer);
+  return FailLocked(absl::StatusCode::kUnavailable, peer,
+                    absl::StrCat(DescribeCall(waiting.operation, waiting.sequence),
+                                 " cannot end: the connection with ", NameOfRank(peer), ") broke; ",
+                                 LastOperationOf(peer)));
+}
+
 absl::Status NetGroup::FailPart(const Waiting& waiting, const absl::Status& status, int culprit) {
   const MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
   if (broken_) return Adopt(waiting);
+  if (absl::IsCancelled(status) && waiting.interruptible) return FailInterrupted(waiting);
   if (culprit < 0 || culprit == rank()) {
     return FailLocked(status.code(), culprit, std::string(status.message()));
   }
   if (absl::IsDeadlineExceeded(status)) return Late(waiting, culprit);
   // Its end comes over the link as well, with its words.
-  const Nanos until = MonotonicNow() + kBreakTime;
-  while (failure_.ok() && !broken_ && !At(culprit).gone && MonotonicNow() < until) {
-    changed_.WaitFor(mutex_, until - MonotonicNow());
-  }
+  AwaitEnd(culprit, MonotonicNow() + kBreakTime);
   if (!failure_.ok()) return failure_;
   if (broken_) return Adopt(waiting);
   if (absl::IsUnavailable(status)) return Lost(waiting, culprit);

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -82,6 +83,10 @@ void PeerLinks::Start(Handler& handler) {
     const MutexLock lock(living.mutex);
     living.links.insert(this);
   }
+  // What came while the group was formed.
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (peers_[rank]->fd.valid()) Receive(static_cast<int>(rank));
+  }
   thread_ = std::make_unique<ThreadExecutor>("peer-links");
   thread_->Post([this] { Loop(); });
 }
@@ -137,20 +142,44 @@ void PeerLinks::SendAll(LinkFrameKind kind, std::string_view bytes) {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) Send(rank, kind, bytes);
 }
 
+bool PeerLinks::ReadAll(Nanos timeout) {
+  std::vector<pollfd> entries;
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (!peers_[rank]->fd.valid()) continue;
+    entries.push_back({peers_[rank]->fd.get(), POLLIN, 0});
+    ranks.push_back(static_cast<int>(rank));
+  }
+  const timespec limit{timeout / kSecond, timeout % kSecond};
+  if (ppoll(entries.data(), entries.size(), &limit, nullptr) <= 0) return false;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].revents != 0) Receive(ranks[i]);
+  }
+  return true;
+}
+
+bool PeerLinks::Drive(Nanos longest, bool spins) {
+  if (!BeginReading()) return false;
+  const auto read = [&] { return ReadAll(0); };
+  if (!read() && (!spins || !spinning_.Until(read))) {
+    const Nanos began = MonotonicNow();
+    if (ReadAll(longest)) spinning_.Slept(MonotonicNow() - began);
+  }
+  driven_.store(MonotonicNow(), std::memory_order_relaxed);
+  EndReading();
+  return true;
+}
+
 void PeerLinks::Settle() {
   std::vector<pollfd> entries;
   for (const auto& peer : peers_) {
     const MutexLock lock(peer->mutex);
     if (peer->fd.valid()) entries.push_back({peer->fd.get(), POLLIN, 0});
   }
-  if (poll(entries.data(), entries.size(), 0) <= 0) return;
-  // The turn that runs may have looked already; the one after it has not.
-  const MutexLock lock(turns_mutex_);
-  const uint64_t wanted = turns_ + 2;
   const Nanos until = MonotonicNow() + kSecond;
-  while (turns_ < wanted && MonotonicNow() < until) {
-    Wake();
-    turned_.WaitFor(turns_mutex_, 10 * kMillisecond);
+  while (poll(entries.data(), entries.size(), 0) > 0 && MonotonicNow() < until) {
+    if (Drive(0, /*spins=*/false)) return;
+    poll(nullptr, 0, 1);  // Who reads is about to take what has come.
   }
 }
 
@@ -179,47 +208,53 @@ void PeerLinks::Receive(int rank) {
   peer.received.erase(0, used);
 }
 
-void PeerLinks::Loop() {
-  std::vector<pollfd> entries;
-  std::vector<int> ranks;
-  Nanos end = kForever;
-  // What came while the group was formed.
+void PeerLinks::Turn(bool reads, int timeout_ms) {
+  std::vector<pollfd> entries(1, {wake_.get(), POLLIN, 0});
+  std::vector<int> ranks(1, -1);
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
-    if (peers_[rank]->fd.valid()) Receive(static_cast<int>(rank));
+    Peer& peer = *peers_[rank];
+    const MutexLock lock(peer.mutex);
+    const int events = (reads ? POLLIN : 0) | (peer.to_send.empty() ? 0 : POLLOUT);
+    if (!peer.fd.valid() || events == 0) continue;
+    entries.push_back({peer.fd.get(), static_cast<short>(events), 0});
+    ranks.push_back(static_cast<int>(rank));
   }
-  while (true) {
-    bool to_send = false;
-    entries.assign(1, {wake_.get(), POLLIN, 0});
-    ranks.assign(1, -1);
-    for (size_t rank = 0; rank < peers_.size(); ++rank) {
-      Peer& peer = *peers_[rank];
-      if (!peer.fd.valid()) continue;
+  if (poll(entries.data(), entries.size(), timeout_ms) <= 0) return;
+  if (entries[0].revents != 0) {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof count);
+  }
+  bool came = false;
+  for (size_t i = 1; i < entries.size(); ++i) {
+    Peer& peer = *peers_[static_cast<size_t>(ranks[i])];
+    if ((entries[i].revents & POLLOUT) != 0) {
       const MutexLock lock(peer.mutex);
-      const bool waits = !peer.to_send.empty();
-      to_send |= waits;
-      entries.push_back({peer.fd.get(), static_cast<short>(waits ? POLLIN | POLLOUT : POLLIN), 0});
-      ranks.push_back(static_cast<int>(rank));
+      Flush(peer);
     }
+    came |= (entries[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0;
+  }
+  if (!came || !reads || !BeginReading()) return;
+  ReadAll(0);
+  EndReading();
+}
+
+void PeerLinks::Loop() {
+  Nanos end = kForever;
+  while (true) {
+    const bool driven = reading_.load(std::memory_order_acquire) ||
+                        MonotonicNow() - driven_.load(std::memory_order_relaxed) < kLease;
     if (stopping_.load()) {
       if (end == kForever) end = MonotonicNow() + kLinger;
-      if (!to_send || MonotonicNow() >= end) return;
-    }
-    if (poll(entries.data(), entries.size(), stopping_.load() ? 10 : -1) < 0) continue;
-    if (entries[0].revents != 0) {
-      uint64_t count;
-      [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof count);
-    }
-    for (size_t i = 1; i < entries.size(); ++i) {
-      Peer& peer = *peers_[static_cast<size_t>(ranks[i])];
-      if ((entries[i].revents & POLLOUT) != 0) {
-        const MutexLock lock(peer.mutex);
-        Flush(peer);
+      bool to_send = false;
+      for (const auto& peer : peers_) {
+        const MutexLock lock(peer->mutex);
+        to_send |= !peer->to_send.empty();
       }
-      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Receive(ranks[i]);
+      if (!to_send || MonotonicNow() >= end) return;
+      Turn(/*reads=*/true, 10);
+    } else {
+      Turn(!driven, driven ? static_cast<int>(kLease / kMillisecond) : -1);
     }
-    const MutexLock lock(turns_mutex_);
-    ++turns_;
-    turned_.NotifyAll();
   }
 }
 

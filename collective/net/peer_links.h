@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // One TCP connection between each two ranks of a group on several nodes, for what they say about
-// operations; the arrays go another way (bulk_transport.h). link_formation.cc makes them: both ends
+// operations; the arrays go another way (bulk_lane.h). link_formation.cc makes them: both ends
 // prove that they read what the other published at the rendezvous, so only members of the job's
 // cluster get in. What travels is neither encrypted nor signed: a group on several nodes needs a
 // network in which nobody listens or forges packets, as Gloo and NCCL do.
@@ -9,6 +9,11 @@
 //
 // A connection that ends, or that nothing has crossed for about 15 s though the other node was
 // asked, is closed for good: its rank is gone.
+//
+// Who reads. One thread at a time has the right to read (`reading_`): mostly one that waits for what
+// the links bring (Drive), so that no other need wake up first. The links' own thread reads when
+// nobody has waited for kLease, and answers pings meanwhile; while somebody waits again and again it
+// leaves the connections alone, and looks each kLease whether that is still so.
 #pragma once
 
 #include <atomic>
@@ -25,6 +30,7 @@
 #include "base/unique_fd.h"
 #include "collective/communicator.h"
 #include "collective/rendezvous.h"
+#include "collective/spinning.h"
 
 namespace sheaf {
 
@@ -72,8 +78,8 @@ class PeerLinks {
   class Handler {
    public:
     virtual ~Handler() = default;
-    // What came from `rank` at one time, in order; `closed`: and nothing more will. On the thread
-    // of the links.
+    // What came from `rank` at one time, in order; `closed`: and nothing more will. On whatever
+    // thread reads.
     virtual void OnFrames(int rank, std::span<const LinkFrame> frames, bool closed) = 0;
   };
 
@@ -97,15 +103,23 @@ class PeerLinks {
   // Any thread; never waits. What cannot be sent, as the link is closed, is dropped.
   void Send(int rank, LinkFrameKind kind, std::string_view bytes);
   void SendAll(LinkFrameKind kind, std::string_view bytes);
-  // Returns when the handler has seen what has come so far; at most a second later.
+  // Reads what has come, if any, else waits until something comes, for at most `longest`; `spins`:
+  // at first without a pause, as long as that pays. False: another thread reads, and nothing was
+  // done.
+  bool Drive(Nanos longest, bool spins);
+  // Whether a thread reads now. It ends that before it does anything else.
+  bool Reading() const { return reading_.load(std::memory_order_acquire); }
+  // Returns when the handler has seen what has come so far; at most about a second later.
   void Settle();
   // In a forked child: the links are the parent's; nothing of them is touched any more.
   void ForgetAfterFork();
 
  private:
+  static constexpr Nanos kLease = 50 * kMillisecond;
+
   struct Peer {
-    UniqueFd fd;           // Closed by the thread alone, under the mutex.
-    std::string received;  // The thread's.
+    UniqueFd fd;           // Closed by who reads, under the mutex.
+    std::string received;  // Of who reads.
     Mutex mutex;           // Held to send on `fd`, too.
     std::string to_send ABSL_GUARDED_BY(mutex);
   };
@@ -114,6 +128,12 @@ class PeerLinks {
   // end.
   static void CloseInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS;  // Unlocks what the fork locked.
   void Loop();
+  // The links' own thread: waits for what it has to do, and does it.
+  void Turn(bool reads, int timeout_ms);
+  bool BeginReading() { return !reading_.exchange(true, std::memory_order_acquire); }
+  void EndReading() { reading_.store(false, std::memory_order_release); }
+  // By who reads: what has come, after at most `timeout`. Whether anything had.
+  bool ReadAll(Nanos timeout);
   void Receive(int rank);
   void Flush(Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(peer.mutex);
   void Wake();
@@ -122,10 +142,10 @@ class PeerLinks {
   std::vector<std::unique_ptr<Peer>> peers_;
   UniqueFd wake_;
   std::atomic<bool> stopping_{false};
-  Mutex turns_mutex_;
-  CondVar turned_;
-  uint64_t turns_ ABSL_GUARDED_BY(turns_mutex_) = 0;  // Of the thread: each looks at all links.
-  std::unique_ptr<ThreadExecutor> thread_;            // Last: it uses the others.
+  std::atomic<bool> reading_{false};
+  std::atomic<Nanos> driven_{0};            // When somebody drove last.
+  Spinning spinning_{200 * kMicrosecond};   // Of who reads.
+  std::unique_ptr<ThreadExecutor> thread_;  // Last: it uses the others.
 };
 
 }  // namespace sheaf

@@ -107,7 +107,8 @@ class ShmGroup::Formation {
         ChildMapping::Copy(memory->mapping.data(), memory->mapping.size(), memory->fd.get());
     group_->own_memory_ = memory;
     // What every operation needs; ShmSender takes what its pair needs.
-    SHEAF_RETURN_IF_ERROR(group_->Reserve(0, kPairOffset));
+    SHEAF_RETURN_IF_ERROR(
+        group_->Reserve(0, kStageOffset + SlotsFor(options_.world_size) * kSlotBytes));
     group_->arena_offset_ = arena_offset;
     group_->members_.resize(static_cast<size_t>(options_.world_size));
     group_->bases_.resize(static_cast<size_t>(options_.world_size), nullptr);

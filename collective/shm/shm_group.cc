@@ -111,7 +111,7 @@ absl::Status ShmGroup::Failure() const {
   return failure_;
 }
 
-absl::Status ShmGroup::Sleep(WaitLine& line, const Waiting& waiting, int peer,
+absl::Status ShmGroup::Sleep(WaitLine& line, const Waiting& waiting, absl::FunctionRef<int()> peer,
                              absl::FunctionRef<bool()> ready) {
   const Nanos began = MonotonicNow();
   while (true) {
@@ -123,12 +123,10 @@ absl::Status ShmGroup::Sleep(WaitLine& line, const Waiting& waiting, int peer,
     }
     SetBell(*line.bell, BellState::kAwake);
     if (ready_already || ready()) {
-      // A spin a little longer would have caught it, or none would.
-      line.spin = MonotonicNow() - began < kLongestSpin ? std::min(line.spin * 2, kLongestSpin)
-                                                        : std::max(line.spin / 2, kShortestSpin);
+      line.spinning.Slept(MonotonicNow() - began);
       return absl::OkStatus();
     }
-    absl::Status trouble = LookForTrouble(waiting, peer, ready);
+    absl::Status trouble = LookForTrouble(waiting, peer(), ready);
     if (!trouble.ok()) {
       // It came before the peer's trouble did.
       if (ready() && Failure().ok()) return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -15,16 +16,16 @@
 #include "collective/process_identity.h"
 #include "collective/rank_page.h"
 #include "collective/rendezvous.h"
+#include "collective/spinning.h"
 #include "shm/child_mapping.h"
 #include "shm/segment.h"
 
 namespace sheaf {
 
-// One thread's line of waiting: a bell that no one else sleeps on, and what it learned of how long
-// spinning pays.
+// One thread's line of waiting: a bell that no one else sleeps on, and what it learned of spinning.
 struct WaitLine {
   Bell* bell = nullptr;
-  Nanos spin = 50 * kMicrosecond;
+  Spinning spinning{200 * kMicrosecond};
 };
 
 // What is waited for, for the deadline and for the words of an error.
@@ -52,8 +53,10 @@ class ShmGroup {
 
   RankPage& own() const { return *page(rank()); }
   RankPage* page(int rank) const { return reinterpret_cast<RankPage*>(base(rank)); }
+  // Where `rank` has staged chunk `chunk`, which all have not consumed.
   std::byte* stage_slot(int rank, uint64_t chunk) const {
-    return base(rank) + kStageOffset + chunk % kSlots * kSlotBytes;
+    const uint64_t slot = page(rank)->progress.slot_of[chunk % kMaxSlots] % kMaxSlots;
+    return base(rank) + kStageOffset + slot * kSlotBytes;
   }
   // Of the pair whose sender is `rank`.
   std::byte* pair_slot(int rank, int receiver, uint64_t chunk) const {
@@ -78,21 +81,17 @@ class ShmGroup {
     }
   }
 
-  // Returns when `ready`, which `peer` makes true. Looks at it without a pause for a while, then
-  // sleeps on the line's bell. The error of any trouble has been told to all ranks.
-  template <class Ready>
-  absl::Status Await(WaitLine& line, const Waiting& waiting, int peer, Ready ready) {
-    if (ready()) return absl::OkStatus();
-    const Nanos began = MonotonicNow();
-    for (int step = 0;; ++step) {
-      SpinStep(step);
-      if (ready()) {
-        if (step > 128) line.spin = std::min<Nanos>(line.spin * 2, kLongestSpin);
-        return absl::OkStatus();
-      }
-      if (step % 64 == 63 && MonotonicNow() - began > line.spin) break;
+  // Returns when `ready`, which `peer` makes true: a rank, or a function that says which it is now.
+  // Looks at it without a pause for a while, then sleeps on the line's bell. The error of any
+  // trouble has been told to all ranks.
+  template <class Peer, class Ready>
+  absl::Status Await(WaitLine& line, const Waiting& waiting, Peer peer, Ready ready) {
+    if (ready() || line.spinning.Until(ready)) return absl::OkStatus();
+    if constexpr (std::is_integral_v<Peer>) {
+      return Sleep(line, waiting, [peer] { return peer; }, ready);
+    } else {
+      return Sleep(line, waiting, peer, ready);
     }
-    return Sleep(line, waiting, peer, ready);
   }
 
   // OK, or the failure of a rank that entered what is waited for and gave up: the last to enter
@@ -108,8 +107,6 @@ class ShmGroup {
   bool Forked() const;
 
  private:
-  static constexpr Nanos kLongestSpin = 200 * kMicrosecond;
-  static constexpr Nanos kShortestSpin = 5 * kMicrosecond;
   static constexpr Nanos kLookPeriod = 50 * kMillisecond;  // At trouble, while asleep.
 
   struct Member {
@@ -126,7 +123,7 @@ class ShmGroup {
 
   explicit ShmGroup(CommunicatorOptions options);
   std::byte* base(int rank) const { return bases_[rank]; }
-  absl::Status Sleep(WaitLine& line, const Waiting& waiting, int peer,
+  absl::Status Sleep(WaitLine& line, const Waiting& waiting, absl::FunctionRef<int()> peer,
                      absl::FunctionRef<bool()> ready);
   // OK, or why the wait for `peer` is over.
   absl::Status LookForTrouble(const Waiting& waiting, int peer, absl::FunctionRef<bool()> ready);

@@ -26,7 +26,7 @@ except ImportError as error:
 
 import sheaf
 from sheaf.util.collective import Group
-from sheaf.util.collective.torch_buckets import SharedBuckets, shared_copy
+from sheaf.util.collective.torch_buckets import SharedBuckets
 from sheaf.util.collective.torch_work import Futures, Work, all_of
 from sheaf.util.collective.types import ReduceOp
 
@@ -106,15 +106,12 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
     # Operations as torch.distributed calls them: lists of tensors of one device each, hence of one.
 
     def allreduce(self, tensors: _Tensors, opts: Any = None) -> Any:
-        staged = [
-            shared_copy(self._group, copy) for copy in (_staged(tensor, True) for tensor in tensors)
-        ]
-        return self._run(
+        return self._each(
             tensors,
-            staged,
-            lambda copy: self._group.all_reduce(
-                copy, _reduction(opts), async_op=True, **_timeout(opts)
+            lambda staged: self._group.all_reduce(
+                staged, _reduction(opts), async_op=True, **_timeout(opts)
             ),
+            True,
         )
 
     def allreduce_coalesced(self, tensors: _Tensors, opts: Any = None) -> Any:

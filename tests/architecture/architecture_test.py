@@ -173,7 +173,6 @@ class PlantedViolations(unittest.TestCase):
             "SQLite": "sqlite3* db;",
             "gRPC": "#include <grpcpp/grpcpp.h>",
             "OpenSSL": "#include <openssl/sha.h>",
-            "Gloo": "#include <gloo/context.h>",
             "NCCL": "ncclComm_t comm;",
             "CLI11, which takes 12 s to compile": "#include <CLI/CLI.hpp>",
             "spdlog, which takes 6 s to compile": "#include <spdlog/spdlog.h>",

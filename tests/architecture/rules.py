@@ -145,7 +145,7 @@ WORLD = [
         _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
         "base/unix_socket.* rpc/grpc_* rpc/route_address.* http/peer_user.* cli/dashboard/child.* "
         "cli/service/service_notifier.* "
-        "collective/net/link_formation.*",
+        "collective/net/node_socket.*",
     ),
     # The last asks the kernel what it can.
     WorldRule(
@@ -194,7 +194,6 @@ WORLD = [
         "rpc/security/hmac.* rpc/security/certificates.* http/authenticator.* http/certificate_for_test.h",
     ),
     WorldRule("Boost.Beast and Asio", r"boost/(?:beast|asio)", "http/*"),
-    WorldRule("Gloo", r"gloo/|\bgloo::", "collective/net/gloo_transport.*"),
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl/*"),
     WorldRule(
         "CLI11, which takes 12 s to compile",

@@ -274,8 +274,7 @@ class TrainContext:
         each of them first asks for it.
 
         When a worker is lost, operations under way end with a CollectiveError, and the loops begin
-        again with a new group. NotImplementedError: the workers are on several nodes, and Gloo
-        (libgloo0) is not installed.
+        again with a new group.
         """
         return self._session.group()
 

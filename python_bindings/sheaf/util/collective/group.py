@@ -70,7 +70,6 @@ class Group:
 
     Raises:
         CollectiveTimeoutError: a rank did not come; the message says which, and why.
-        NotImplementedError: a rank is on another node, and Gloo (libgloo0) is not installed.
         RuntimeError: backend "nccl" without NCCL, an NVIDIA driver or a GPU; the message says
             which, and the remedy.
         ValueError: a number does not fit, or there is no such backend.

@@ -18,9 +18,6 @@ _TYPES = {
     torch.float32: "float32",
     torch.float64: "float64",
 }  # bfloat16: of its size.
-_COPIED = range(
-    256 << 10, 256 << 20
-)  # Bytes of a tensor that is worth a copy, and does not take too much room.
 
 
 def shared_tensor(group: Group, like: Any) -> Any:
@@ -32,17 +29,6 @@ def shared_tensor(group: Group, like: Any) -> Any:
         return torch.from_numpy(group.empty(like.numel(), _TYPES[like.dtype])).view(like.dtype)
     except MemoryError:
         return None
-
-
-def shared_copy(group: Group, flat: Any) -> Any:
-    """A copy of the tensor in shared memory, if that is worth it, else the tensor.
-
-    Arrays of a process's own are reduced in chunks of 128 KiB, for each of which the ranks wait for
-    each other: while they compute beside it, on as many cores as there are ranks, each such wait is
-    one for a core.
-    """
-    shared = shared_tensor(group, flat) if flat.numel() * flat.element_size() in _COPIED else None
-    return flat if shared is None else shared.copy_(flat)
 
 
 class SharedBuckets:

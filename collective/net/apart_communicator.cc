@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "collective/net/gloo_communicator.h"
+#include "collective/net/apart_communicator.h"
 
 #include <numeric>
 #include <utility>
@@ -19,18 +19,24 @@ std::vector<int> AllRanks(int world_size) {
   return ranks;
 }
 
-class GlooOperations final : public NetOperations {
+class ApartOperations final : public NetOperations {
  public:
-  explicit GlooOperations(NetGroup& group)
+  explicit ApartOperations(NetGroup& group)
       : group_(group), collectives_(group, AllRanks(group.world_size())) {}
 
-  absl::Status RunCollective(const Operation& operation, const Waiting& waiting) override {
-    return collectives_.Run(operation, waiting);
+  std::string_view Inlined(const Operation& operation) const override {
+    return collectives_.Inlined(operation);
   }
-  absl::Status RunPairwise(const Operation& operation) override {
+  void Begin(const Operation& operation) override { collectives_.Begin(operation); }
+  absl::Status RunCollective(const Operation& operation, const Waiting& waiting) override {
+    return collectives_.IsInlined(operation) ? collectives_.RunInlined(operation, waiting)
+                                             : collectives_.Run(operation, waiting);
+  }
+  absl::Status RunPairwise(const Operation& operation, bool interruptible) override {
     const auto move = [&](const Waiting& waiting) { return group_.MoveMessage(waiting); };
-    return operation.kind == CollectiveKind::kSend ? group_.SendMessage(operation, move)
-                                                   : group_.ReceiveMessage(operation, move);
+    return operation.kind == CollectiveKind::kSend
+               ? group_.SendMessage(operation, interruptible, move)
+               : group_.ReceiveMessage(operation, interruptible, move);
   }
   // Nobody else reads it; what it is good for is to have the same interface.
   absl::StatusOr<std::shared_ptr<std::byte>> Allocate(size_t size_bytes) override {
@@ -54,12 +60,12 @@ class GlooOperations final : public NetOperations {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Communicator>> FormGlooCommunicator(
+absl::StatusOr<std::unique_ptr<Communicator>> FormApartCommunicator(
     const CommunicatorOptions& options, Rendezvous& rendezvous) {
   SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<NetGroup> group,
                          FormNetGroup(options, rendezvous, /*all_pairs=*/true,
                                       [](NetGroup&, Nanos) { return absl::OkStatus(); }));
-  auto operations = std::make_unique<GlooOperations>(*group);
+  auto operations = std::make_unique<ApartOperations>(*group);
   return std::make_unique<NetCommunicator>(std::move(group), std::move(operations));
 }
 

@@ -1,0 +1,32 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// TCP sockets between the nodes of a group: non-blocking, closed in programs that this one starts.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+
+namespace sheaf {
+
+struct NodeListener {
+  UniqueFd fd;
+  int port = 0;
+};
+
+// Listens on `host`, an address of this node, at a port that the system chooses. kUnavailable: it
+// cannot; kInvalidArgument: `host` is no address.
+absl::StatusOr<NodeListener> ListenOnNode(const std::string& host);
+// Not valid: nobody is there any more.
+UniqueFd AcceptFromNode(const NodeListener& listener);
+// Begins to connect; it is writable when that is over, and then ConnectedToNode says how.
+// kInvalidArgument: `host` is no address; kUnavailable: it cannot be reached.
+absl::StatusOr<UniqueFd> DialNode(const std::string& host, int port);
+bool ConnectedToNode(const UniqueFd& fd);
+
+// What is written leaves at once.
+void SendAtOnce(const UniqueFd& fd);
+// The connection ends when nothing has crossed it for about 15 s though the other node was asked.
+void NoticeSilence(const UniqueFd& fd);
+
+}  // namespace sheaf

@@ -89,23 +89,54 @@ struct Multiply {  // Exact where the divisor is a power of two, and much faster
   T operator()(T value) const { return value * by; }
 };
 
-// Two sources, as with two ranks: one pass.
+// The processor fetches ahead of a loop by itself, but within a page of 4 KiB only. Arrays that are
+// in no cache are read a third faster when the loop asks for what is two pages ahead; with more than
+// two sources that was no gain.
+constexpr size_t kAheadBytes = 8192;
+constexpr size_t kFarBytes = 1 << 20;  // Shorter ones are in a cache, where a fetch ahead costs.
+constexpr size_t kLineBytes = 64;
+
+void FetchAhead(const void* from) {
+  __builtin_prefetch(
+      reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(from) + kAheadBytes));
+}
+
+// Runs `loop` over [0, count): in one piece, or with fetches ahead of it from the two arrays.
+template <class T, class Loop>
+void OverBoth(const T* a, const T* b, size_t count, Loop loop) {
+  constexpr size_t kStep = kLineBytes / sizeof(T);
+  const size_t far = count * sizeof(T) >= kFarBytes ? count / kStep * kStep : 0;
+  for (size_t begin = 0; begin < far; begin += kStep) {
+    FetchAhead(a + begin);
+    FetchAhead(b + begin);
+    loop(begin, begin + kStep);
+  }
+  loop(far, count);
+}
+
+// Two sources, as with two ranks: one pass. The loops are not to be unrolled before the compiler
+// has made them wide.
 template <class T, class Op, class Finish>
 void ReduceTwo(const T* a, const T* b, T* const* targets, size_t target_count, size_t count,
                Finish finish) {
   T* x = targets[0];
   if (target_count == 2) {
     T* y = targets[1];
+    return OverBoth(a, b, count, [&](size_t begin, size_t end) __attribute__((always_inline)) {
 #pragma GCC ivdep
-    for (size_t i = 0; i < count; ++i) {
-      const T value = finish(Op::template Of<T>(a[i], b[i]));
-      x[i] = value;
-      y[i] = value;
-    }
-    return;
+#pragma GCC unroll 1
+      for (size_t i = begin; i < end; ++i) {
+        const T value = finish(Op::template Of<T>(a[i], b[i]));
+        x[i] = value;
+        y[i] = value;
+      }
+    });
   }
+  OverBoth(a, b, count, [&](size_t begin, size_t end) __attribute__((always_inline)) {
 #pragma GCC ivdep
-  for (size_t i = 0; i < count; ++i) x[i] = finish(Op::template Of<T>(a[i], b[i]));
+#pragma GCC unroll 1
+    for (size_t i = begin; i < end; ++i) x[i] = finish(Op::template Of<T>(a[i], b[i]));
+  });
 }
 
 template <class T, class Op, class Finish>

@@ -78,6 +78,35 @@ TEST_CASE("a rank that was killed is named to all others within a second", "[fau
   }
 }
 
+TEST_CASE("a rank that was killed is named at once though a child of it lives on", "[faults]") {
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
+  Ranks ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
+      auto group = Form(implementation, rank, 2, rendezvous);
+      if (rank == 1) {
+        const pid_t child = fork();
+        if (child == 0) {
+          alarm(30);
+          PauseForever();
+        }
+        Ranks::Say(std::to_string(child));
+        ArmFailpoints("collective.consumed:kill@1", 0).IgnoreError();
+      }
+      std::vector<float> array(1 << 20);
+      Ranks::Say(
+          Words(group->AllReduce(array.data(), array.data(), array.size(), DataType::kFloat32)));
+    });
+  }
+  const pid_t child = std::stoi(ranks.Line(1));
+  const Nanos began = MonotonicNow();
+  const std::string line = ranks.Line(0);
+  INFO(line);
+  CHECK(Contains(line, "UNAVAILABLE 1: "));
+  CHECK(MonotonicNow() - began < 10 * kSecond);
+  kill(child, SIGKILL);
+}
+
 TEST_CASE("a rank that is stopped is named after the timeout, and learns of it when it goes on",
           "[faults]") {
   const auto implementation = GENERATE(kShm, kApart, kHierarchical);

@@ -116,16 +116,32 @@ void BulkLane::Sleep(Nanos longest) {
   ppoll(entries.data(), entries.size(), &limit, nullptr);
 }
 
+int BulkLane::Lost(absl::FunctionRef<bool(int peer)> lost) const {
+  for (size_t rank = 0; rank < flows_.size(); ++rank) {
+    const Flow& flow = flows_[rank];
+    if (flow.receives.empty() && flow.sends.empty()) continue;
+    if (lost(static_cast<int>(rank))) return static_cast<int>(rank);
+  }
+  return -1;
+}
+
 BulkLane::Result BulkLane::Await(const BulkBatch& batch, Until until, Nanos deadline,
-                                 absl::FunctionRef<bool()> stop) {
+                                 absl::FunctionRef<bool()> stop,
+                                 absl::FunctionRef<bool(int peer)> lost) {
   const auto done = [&] {
     return batch.receives == 0 && (until == Until::kReceived || batch.sends == 0);
   };
   int peer = -1;
   Moved moved = Moved::kNothing;
   const auto move = [&] { return (moved = MoveAll(&peer)) != Moved::kNothing; };
+  Nanos looked = MonotonicNow();
   while (!done()) {
     const Nanos began = MonotonicNow();
+    // Also while bytes come, however slowly.
+    if (began - looked >= kLookPeriod) {
+      if (stop()) return {Outcome::kStopped, Awaited()};
+      looked = began;
+    }
     while (!move() && (!sockets_.spins() || !spinning_.Until(move))) {
       const Nanos now = MonotonicNow();
       if (sockets_.broken()) return {Outcome::kBroken, peer};
@@ -133,7 +149,10 @@ BulkLane::Result BulkLane::Await(const BulkBatch& batch, Until until, Nanos dead
       Sleep(std::min(deadline - now, kLookPeriod));
       const Nanos slept = MonotonicNow() - began;
       spinning_.Slept(slept);
-      if (slept >= kLookPeriod && stop()) return {Outcome::kStopped, Awaited()};
+      if (slept < kLookPeriod) continue;
+      if (stop()) return {Outcome::kStopped, Awaited()};
+      looked = began + slept;
+      if (const int gone = Lost(lost); gone >= 0 && !move()) return {Outcome::kBroken, gone};
     }
     if (moved == Moved::kEnd || sockets_.broken()) return {Outcome::kBroken, peer};
   }

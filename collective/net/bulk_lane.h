@@ -20,6 +20,7 @@
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "collective/net/node_socket.h"
 #include "collective/spinning.h"
 
 namespace sheaf {
@@ -34,7 +35,9 @@ class BulkSockets {
   // `spins`: a thread that waits may look without a pause for a while, as each rank of this node
   // has a core of its own.
   BulkSockets(int world_size, bool spins)
-      : fds_(kLanes * static_cast<size_t>(world_size)), spins_(spins) {}
+      : fds_(kLanes * static_cast<size_t>(world_size)), spins_(spins), in_children_([this] {
+          for (UniqueFd& fd : fds_) fd.Reset();
+        }) {}
 
   void Add(int peer, Lane lane, UniqueFd fd) { fds_[IndexOf(peer, lane)] = std::move(fd); }
   bool Has(int peer, Lane lane) const { return fds_[IndexOf(peer, lane)].valid(); }
@@ -55,6 +58,7 @@ class BulkSockets {
   std::vector<UniqueFd> fds_;
   const bool spins_;
   std::atomic<bool> broken_{false};
+  const ClosedInChildren in_children_;  // Last: it uses the others.
 };
 
 // The transfers of one step that are not done. Outlives them, or the lane is abandoned before.
@@ -82,9 +86,11 @@ class BulkLane {
   // Moves what can be moved at once, if anything; what is wrong is found by Await.
   void Move();
   // Moves bytes until the receives of `batch`, or all of its transfers, are done. `stop` is asked
-  // about every kLookPeriod, and ends the wait. On another outcome than kDone the lane is to be
-  // abandoned.
-  Result Await(const BulkBatch& batch, Until until, Nanos deadline, absl::FunctionRef<bool()> stop);
+  // about every kLookPeriod, and ends the wait. `lost` is asked when nothing has moved for as long,
+  // of all with whom something is to be moved: whether that rank is known to be gone; it counts as
+  // a connection that ended. On another outcome than kDone the lane is to be abandoned.
+  Result Await(const BulkBatch& batch, Until until, Nanos deadline, absl::FunctionRef<bool()> stop,
+               absl::FunctionRef<bool(int peer)> lost);
   // Forgets all transfers.
   void Abandon();
 
@@ -135,6 +141,8 @@ class BulkLane {
   // Until a connection may have more to do; at most `longest`.
   void Sleep(Nanos longest);
   int Awaited() const;
+  // One with whom something is to be moved, and of whom `lost` says so; -1: none.
+  int Lost(absl::FunctionRef<bool(int peer)> lost) const;
 
   BulkSockets& sockets_;
   std::vector<Flow> flows_;  // By rank.

@@ -3,9 +3,11 @@
 // the other ends.
 #include "collective/net/bulk_lane.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <string>
 #include <thread>
@@ -42,7 +44,8 @@ class Rig {
   }
   BulkLane::Result Await(BulkLane& lane, const BulkBatch& batch, Until until,
                          Nanos timeout = 20 * kSecond) {
-    return lane.Await(batch, until, MonotonicNow() + timeout, [] { return false; });
+    return lane.Await(
+        batch, until, MonotonicNow() + timeout, [] { return false; }, [](int) { return false; });
   }
 
   BulkSockets sockets;
@@ -136,13 +139,52 @@ TEST_CASE("a wait ends when it is stopped, and when another thread breaks the co
   std::string one(4, '.');
   lane.Receive(1, Bytes(one), 4, batch);
   int asked = 0;
-  CHECK(lane.Await(batch, Until::kReceived, MonotonicNow() + 20 * kSecond,
-                   [&] { return ++asked == 2; })
+  CHECK(lane.Await(
+                batch, Until::kReceived, MonotonicNow() + 20 * kSecond,
+                [&] { return ++asked == 2; }, [](int) { return false; })
             .outcome == Outcome::kStopped);
   std::thread other([&] { rig.sockets.Break(); });
   CHECK(rig.Await(lane, batch, Until::kReceived).outcome == Outcome::kBroken);
   other.join();
   CHECK(rig.Await(lane, batch, Until::kReceived).outcome == Outcome::kBroken);
+}
+
+TEST_CASE("a wait ends when it is stopped while bytes come slowly", "[bulk]") {
+  Rig rig(GENERATE(true, false));
+  BulkLane lane(rig.sockets, kLane);
+  BulkBatch batch;
+  std::string long_one(10'000, '.');
+  lane.Receive(1, Bytes(long_one), long_one.size(), batch);
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    for (int i = 0; i < 1000 && !over.load(); ++i) {
+      if (write(rig.ends[1].get(), "x", 1) != 1) break;
+      poll(nullptr, 0, 5);  // What is tested: a byte each few milliseconds.
+    }
+    rig.ends[1].Reset();
+  });
+  const BulkLane::Result result = lane.Await(
+      batch, Until::kAll, MonotonicNow() + 20 * kSecond, [] { return true; },
+      [](int) { return false; });
+  over.store(true);
+  other.join();
+  CHECK(result.outcome == Outcome::kStopped);
+}
+
+TEST_CASE("a rank that is known to be gone is waited for only while its bytes come", "[bulk]") {
+  Rig rig(GENERATE(true, false));
+  BulkLane lane(rig.sockets, kLane);
+  BulkBatch batch;
+  std::string one(4, '.'), two(4, '.');
+  lane.Receive(1, Bytes(one), 4, batch);
+  lane.Receive(2, Bytes(two), 4, batch);
+  rig.Say(2, "all.");
+  const BulkLane::Result result = lane.Await(
+      batch, Until::kAll, MonotonicNow() + 20 * kSecond, [] { return false; },
+      [](int peer) { return peer == 1; });
+  CHECK(result.outcome == Outcome::kBroken);
+  CHECK(result.peer == 1);
+  CHECK(two == "all.");
 }
 
 }  // namespace

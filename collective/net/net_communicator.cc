@@ -60,6 +60,7 @@ absl::Status NetCommunicator::Run(const Operation& operation) {
   OperationLine& line = LineOf(lines_, operation);
   if (line.started.load(std::memory_order_acquire) > 0) return Start(operation)->Wait(kForever);
   const MutexLock lock(line.running);
+  SHEAF_RETURN_IF_ERROR(Check(operation));  // The one before may have ended the group.
   return RunNow(operation, /*interruptible=*/true);
 }
 

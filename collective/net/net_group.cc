@@ -205,7 +205,10 @@ void NetGroup::OnFrames(int rank, std::span<const LinkFrame> frames, bool closed
 void NetGroup::AwaitNews(Nanos timeout, absl::FunctionRef<bool()> ready) {
   timeout = std::clamp<Nanos>(timeout, 0, kLookPeriod);
   mutex_.Unlock();
-  const bool drove = links_->Drive(timeout, spins_);
+  const bool drove = links_->Drive(timeout, spins_, [&] {
+    const MutexLock lock(mutex_);
+    return ready();
+  });
   mutex_.Lock();
   if (drove) {
     if (beside_ > 0) changed_.NotifyAll();     // One of them may read now.
@@ -218,7 +221,8 @@ void NetGroup::AwaitNews(Nanos timeout, absl::FunctionRef<bool()> ready) {
 
 template <class Ready>
 absl::Status NetGroup::WaitUntil(const Waiting& waiting, int peer, Ready ready) {
-  Nanos next_look = 0;  // At whether the user wants to go.
+  // At whether the user wants to go: not at once, as it may take a lock that others hold for long.
+  Nanos next_look = MonotonicNow() + kLookPeriod;
   while (!ready()) {
     if (!failure_.ok()) return failure_;
     if (broken_) return Adopt(waiting);
@@ -330,8 +334,12 @@ void NetGroup::Finish(const Waiting& waiting) {
 
 absl::Status NetGroup::Await(const Waiting& waiting, BulkLane& lane, const BulkBatch& batch,
                              BulkLane::Until until) {
-  const BulkLane::Result result =
-      lane.Await(batch, until, waiting.deadline, [&] { return Interrupted(waiting); });
+  const BulkLane::Result result = lane.Await(
+      batch, until, waiting.deadline, [&] { return Interrupted(waiting); },
+      [&](int peer) {
+        const MutexLock lock(mutex_);
+        return At(peer).gone && !At(peer).left;
+      });
   if (result.outcome == BulkLane::Outcome::kDone) return absl::OkStatus();
   lane.Abandon();
   const MutexLock lock(mutex_);

@@ -4,10 +4,13 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -40,7 +43,39 @@ void Set(const UniqueFd& fd, int level, int name, int value) {
   setsockopt(fd.get(), level, name, &value, sizeof value);
 }
 
+// All that exist. The lock is held across a fork.
+struct Living {
+  Mutex mutex;
+  std::set<ClosedInChildren*> sockets ABSL_GUARDED_BY(mutex);
+};
+Living& TheLiving() {
+  static Living& living = *new Living;
+  return living;
+}
+
+void LockForFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { TheLiving().mutex.Lock(); }
+void UnlockAfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { TheLiving().mutex.Unlock(); }
+
 }  // namespace
+
+void ClosedInChildren::CloseAll() {
+  Living& living = TheLiving();
+  for (ClosedInChildren* sockets : living.sockets) sockets->close_();
+  living.sockets.clear();
+  living.mutex.Unlock();
+}
+
+ClosedInChildren::ClosedInChildren(std::function<void()> close) : close_(std::move(close)) {
+  static const int registered = pthread_atfork(&LockForFork, &UnlockAfterFork, &CloseAll);
+  (void)registered;
+  const MutexLock lock(TheLiving().mutex);
+  TheLiving().sockets.insert(this);
+}
+
+ClosedInChildren::~ClosedInChildren() {
+  const MutexLock lock(TheLiving().mutex);
+  TheLiving().sockets.erase(this);
+}
 
 absl::StatusOr<NodeListener> ListenOnNode(const std::string& host) {
   SHEAF_ASSIGN_OR_RETURN(SocketAddress address, ParseAddress(host, 0));

@@ -2,9 +2,11 @@
 // TCP sockets between the nodes of a group: non-blocking, closed in programs that this one starts.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace sheaf {
@@ -28,5 +30,19 @@ bool ConnectedToNode(const UniqueFd& fd);
 void SendAtOnce(const UniqueFd& fd);
 // The connection ends when nothing has crossed it for about 15 s though the other node was asked.
 void NoticeSilence(const UniqueFd& fd);
+
+// Calls `close` in a child that is being forked, as long as this lives: a copy of a connection there
+// would keep the other end from noticing this process's end. `close` takes no locks.
+class ClosedInChildren {
+ public:
+  explicit ClosedInChildren(std::function<void()> close);
+  ~ClosedInChildren();
+  ClosedInChildren(const ClosedInChildren&) = delete;
+  ClosedInChildren& operator=(const ClosedInChildren&) = delete;
+
+ private:
+  static void CloseAll() ABSL_NO_THREAD_SAFETY_ANALYSIS;  // Unlocks what the fork locked.
+  const std::function<void()> close_;
+};
 
 }  // namespace sheaf

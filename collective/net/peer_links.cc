@@ -2,14 +2,12 @@
 #include "collective/net/peer_links.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <set>
 #include <utility>
 
 namespace sheaf {
@@ -18,29 +16,7 @@ namespace {
 constexpr size_t kHeaderBytes = 8;
 constexpr Nanos kLinger = 500 * kMillisecond;
 
-// All that exist, for CloseInChild. The lock is held across a fork.
-struct Living {
-  Mutex mutex;
-  std::set<PeerLinks*> links ABSL_GUARDED_BY(mutex);
-};
-Living& TheLiving() {
-  static Living& living = *new Living;
-  return living;
-}
-
-void LockForFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { TheLiving().mutex.Lock(); }
-void UnlockAfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { TheLiving().mutex.Unlock(); }
-
 }  // namespace
-
-void PeerLinks::CloseInChild() {
-  Living& living = TheLiving();
-  for (PeerLinks* links : living.links) {
-    for (const auto& peer : links->peers_) close(peer->fd.Release());
-  }
-  living.links.clear();
-  living.mutex.Unlock();
-}
 
 std::string EncodeFrame(LinkFrameKind kind, std::string_view bytes) {
   const uint32_t header[2] = {static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(kind)};
@@ -76,13 +52,9 @@ PeerLinks::PeerLinks(std::vector<Link> links) : wake_(eventfd(0, EFD_NONBLOCK | 
 
 void PeerLinks::Start(Handler& handler) {
   handler_ = &handler;
-  static const int registered = pthread_atfork(&LockForFork, &UnlockAfterFork, &CloseInChild);
-  (void)registered;
-  {
-    Living& living = TheLiving();
-    const MutexLock lock(living.mutex);
-    living.links.insert(this);
-  }
+  in_children_ = std::make_unique<ClosedInChildren>([this] {
+    for (const auto& peer : peers_) close(peer->fd.Release());
+  });
   // What came while the group was formed.
   for (size_t rank = 0; rank < peers_.size(); ++rank) {
     if (peers_[rank]->fd.valid()) Receive(static_cast<int>(rank));
@@ -93,11 +65,7 @@ void PeerLinks::Start(Handler& handler) {
 
 PeerLinks::~PeerLinks() {
   if (thread_ == nullptr) return;
-  {
-    Living& living = TheLiving();
-    const MutexLock lock(living.mutex);
-    living.links.erase(this);
-  }
+  in_children_.reset();
   stopping_.store(true);
   Wake();
   thread_.reset();
@@ -158,8 +126,12 @@ bool PeerLinks::ReadAll(Nanos timeout) {
   return true;
 }
 
-bool PeerLinks::Drive(Nanos longest, bool spins) {
+bool PeerLinks::Drive(Nanos longest, bool spins, absl::FunctionRef<bool()> came) {
   if (!BeginReading()) return false;
+  if (came()) {  // Another thread has read it since the caller looked.
+    EndReading();
+    return true;
+  }
   const auto read = [&] { return ReadAll(0); };
   if (!read() && (!spins || !spinning_.Until(read))) {
     const Nanos began = MonotonicNow();
@@ -178,7 +150,7 @@ void PeerLinks::Settle() {
   }
   const Nanos until = MonotonicNow() + kSecond;
   while (poll(entries.data(), entries.size(), 0) > 0 && MonotonicNow() < until) {
-    if (Drive(0, /*spins=*/false)) return;
+    if (Drive(0, /*spins=*/false, [] { return false; })) return;
     poll(nullptr, 0, 1);  // Who reads is about to take what has come.
   }
 }

@@ -24,11 +24,13 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/executor.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "collective/communicator.h"
+#include "collective/net/node_socket.h"
 #include "collective/rendezvous.h"
 #include "collective/spinning.h"
 
@@ -105,8 +107,9 @@ class PeerLinks {
   void SendAll(LinkFrameKind kind, std::string_view bytes);
   // Reads what has come, if any, else waits until something comes, for at most `longest`; `spins`:
   // at first without a pause, as long as that pays. False: another thread reads, and nothing was
-  // done.
-  bool Drive(Nanos longest, bool spins);
+  // done. `came` is asked when no other thread can read any more: whether what the caller waits for
+  // has come meanwhile; nothing is waited for then.
+  bool Drive(Nanos longest, bool spins, absl::FunctionRef<bool()> came);
   // Whether a thread reads now. It ends that before it does anything else.
   bool Reading() const { return reading_.load(std::memory_order_acquire); }
   // Returns when the handler has seen what has come so far; at most about a second later.
@@ -124,9 +127,6 @@ class PeerLinks {
     std::string to_send ABSL_GUARDED_BY(mutex);
   };
 
-  // Closes all links in a child that is being forked: else others would not notice the parent's
-  // end.
-  static void CloseInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS;  // Unlocks what the fork locked.
   void Loop();
   // The links' own thread: waits for what it has to do, and does it.
   void Turn(bool reads, int timeout_ms);
@@ -143,8 +143,9 @@ class PeerLinks {
   UniqueFd wake_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> reading_{false};
-  std::atomic<Nanos> driven_{0};            // When somebody drove last.
-  Spinning spinning_{200 * kMicrosecond};   // Of who reads.
+  std::atomic<Nanos> driven_{0};           // When somebody drove last.
+  Spinning spinning_{200 * kMicrosecond};  // Of who reads.
+  std::unique_ptr<ClosedInChildren> in_children_;
   std::unique_ptr<ThreadExecutor> thread_;  // Last: it uses the others.
 };
 

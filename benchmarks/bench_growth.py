@@ -104,12 +104,13 @@ def in_flight(xs, count):
         made = []
         for x in xs:
             made += actors(x - len(made))
+            called = made * max(1, count // x)  # In turn.
 
-            def run(each=max(1, count // x)):
-                sheaf.get([actor.nothing.remote() for _ in range(each) for actor in made])
+            def run(called=called):
+                sheaf.get([actor.nothing.remote() for actor in called])
 
             run()
-            yield x, median(run) / (max(1, count // x) * x) * 1e6
+            yield x, median(run) / len(called) * 1e6
 
 
 def deaths(xs, borrowed):
@@ -217,7 +218,12 @@ def curves(large):
     yield "calls in flight to all in turn", "us", "actors", some(in_flight, peers, 10_000)
     yield "death of an actor", "ms", "references of others", some(deaths, references, False)
     yield "death of an actor that borrows", "ms", "references", some(deaths, references[:3], True)
-    yield "get of many", "us an object", "objects", some(gets, [1, *references[:2], 10_000, 100_000])
+    yield (
+        "get of many",
+        "us an object",
+        "objects",
+        some(gets, [1, *references[:2], 10_000, 100_000]),
+    )
     yield "queued task", "us a task", "tasks", some(queued, tasks)
     yield "memory of an object", "B", "objects", some(memory, references[1:], lambda: sheaf.put(1))
     yield "memory of a reference to a result", "B", "results", some(memory, tasks, nothing.remote)

@@ -57,7 +57,8 @@ struct NodeParts {
     return workers;
   }
   void AddNode(NodeNumber node, const std::string& total) {
-    view.nodes[node].total = view.nodes[node].reported = view.nodes[node].available = ParseResources(total).value();
+    view.nodes[node].total = view.nodes[node].reported = view.nodes[node].available =
+        ParseResources(total).value();
   }
   template <class Message>
   Frame Of(FrameKind kind, const Message& message) {  // Valid until the next one.

@@ -81,9 +81,8 @@ absl::Status ApplyLoads(const proto::NodeLoads& loads,
     if (Resources* const resources = known(node += step)) *resources = {};
   }
   for (const proto::LoadColumn& column : loads.columns()) {
-    if (absl::Status status = Resources::CheckAmount(column.resource(), 0); !status.ok()) {
-      return status;
-    }
+    // A node's own mistake is no reason to know less of others.
+    if (!Resources::CheckAmount(column.resource(), 0).ok()) continue;
     if (column.nodes_size() != column.amounts_size()) {
       return absl::InvalidArgumentError(absl::StrCat(
           column.nodes_size(), " nodes have ", column.amounts_size(), " amounts of a resource"));

@@ -35,8 +35,8 @@ class KnownLoads {
 };
 
 // A follower's side. `known(node)`: what is to be changed, nullptr for a node that is none of its
-// business. kInvalidArgument: the message contradicts itself, or a name or an amount is none; what
-// stands before that is applied.
+// business. Names that are none are left out. kInvalidArgument: the message contradicts itself;
+// what stands before that is applied.
 absl::Status ApplyLoads(const proto::NodeLoads& loads,
                         absl::FunctionRef<Resources*(NodeNumber)> known);
 

@@ -147,8 +147,10 @@ PyObject* Finish(PyObject* self, PyObject* result) {
   Py_RETURN_NONE;
 }
 
-// function(actor, *arguments), up to where it first waits. nullptr: an exception is set.
-PyObject* FirstStep(PyObject* function, PyObject* actor, PyObject* arguments, PyObject** awaited) {
+// function(actor, *arguments), up to where it first waits. `ended`: that was a coroutine, whose
+// result this is. nullptr: an exception is set.
+PyObject* FirstStep(PyObject* function, PyObject* actor, PyObject* arguments, PyObject** awaited,
+                    bool* ended) {
   const Py_ssize_t count = PyTuple_Size(arguments);
   PyObject* few[kFewArguments + 2];  // The callee may use the first for itself.
   std::unique_ptr<PyObject*[]> many;
@@ -163,6 +165,7 @@ PyObject* FirstStep(PyObject* function, PyObject* actor, PyObject* arguments, Py
   PyObject* value = nullptr;
   switch (PyIter_Send(result.get(), Py_None, &value)) {
     case PYGEN_RETURN:
+      *ended = true;
       return value;
     case PYGEN_NEXT:
       *awaited = value;
@@ -173,8 +176,10 @@ PyObject* FirstStep(PyObject* function, PyObject* actor, PyObject* arguments, Py
 }
 
 // Whether what a method gave is to be awaited. -1: an exception is set.
+// A reference is a value, which the caller gets as it is.
 int IsAwaitable(PyObject* result) {
-  if (result == Py_None || PyLong_CheckExact(result) != 0 || PyUnicode_CheckExact(result) != 0)
+  if (result == Py_None || PyLong_CheckExact(result) != 0 || PyUnicode_CheckExact(result) != 0 ||
+      IsReference(result))
     return 0;
   const Owned answer = Owned::Steal(is_awaitable(result));
   return answer ? PyObject_IsTrue(answer.get()) : -1;
@@ -187,10 +192,12 @@ PyObject* Begin(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     return nullptr;
   }
   PyObject* awaited = nullptr;
-  const Owned result = Owned::Steal(FirstStep(args[0], args[1], args[2], &awaited));
+  bool ended = false;
+  const Owned result = Owned::Steal(FirstStep(args[0], args[1], args[2], &awaited, &ended));
   if (!result) return nullptr;
   if (awaited != nullptr) return Py_BuildValue("(ON)", result.get(), awaited);
-  const int waits = IsAwaitable(result.get());
+  // What a coroutine returns is the result, as it is: a reference, say, can be awaited, too.
+  const int waits = ended ? 0 : IsAwaitable(result.get());
   if (waits != 0) return waits < 0 ? nullptr : PyTuple_Pack(1, result.get());
   ReturnResult(*In(self), result.get());
   Release(self);

@@ -9,6 +9,7 @@
 #include "python_bindings/core/pickled_value.h"
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/reference.h"
+#include "worker/limits.h"
 
 namespace sheaf::python {
 namespace {
@@ -94,6 +95,8 @@ bool NativeEncoder::EncodeOther(PyObject* value, int depth) {
   if (depth == kMaxDepth) return false;
   if (Is(value, PyTuple_Type)) {
     const Py_ssize_t count = PyTuple_Size(value);
+    // A short one is written each time that it comes. A long one may come a thousand times.
+    if (count > kMaxItems - items_ && !EnterContainer(value)) return false;
     constexpr uint8_t mark[] = {0xc7, 0, kExtTuple};
     Write(mark, sizeof mark);
     return EncodeSequence(
@@ -122,7 +125,8 @@ bool NativeEncoder::EncodeSequence(Py_ssize_t count, Item item, int depth) {
     for (Py_ssize_t i = 0; i < count; ++i) {
       if (Py_TYPE(item(i)) != reference_type) return false;
     }
-    if (static_cast<uint64_t>(count) > UINT32_MAX) return false;
+    // Pickling writes a reference that comes often once.
+    if (nested_.size() + static_cast<size_t>(count) > kMaxNested) return false;
     nested_.reserve(nested_.size() + static_cast<size_t>(count));
   } else {
     items_ += static_cast<int>(count);

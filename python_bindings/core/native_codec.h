@@ -93,7 +93,7 @@ class NativeEncoder {
   static constexpr int kMaxDepth = 8;
   static constexpr int kMaxItems =
       1024;  // Of all containers together but those of references alone; more are pickled.
-  // Lists and dicts: one that comes twice must stay one, which pickle does.
+  // Lists, dicts and long tuples: one that comes twice must stay one, which pickle does.
   static constexpr int kMaxContainers = 16;
 
   char* position_;

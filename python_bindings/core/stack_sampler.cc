@@ -28,12 +28,12 @@ struct CallThread {
 
 namespace {
 
-constexpr size_t kMostFrames = 200;                   // Of a stack, the innermost ones.
-constexpr Nanos kPatience = 20 * kMillisecond;        // Then the main thread does not come by.
-constexpr Nanos kLongestPeriod = 100 * kMillisecond;  // While hardly a processor works for it.
+constexpr size_t kMostFrames = 200;                       // Of a stack, the innermost ones.
+constexpr Nanos kPatience = 20 * kMillisecond;            // Then the main thread does not come by.
+constexpr Nanos kLongestPeriod = 100 * kMillisecond;      // While hardly a processor works for it.
 constexpr Nanos kLongestIdlePeriod = 320 * kMillisecond;  // While no look finds a call.
-constexpr Nanos kStaysAwake = 500 * kMillisecond;     // After the last call.
-constexpr size_t kMostThreads = 1000;                 // Whose work is remembered.
+constexpr Nanos kStaysAwake = 500 * kMillisecond;         // After the last call.
+constexpr size_t kMostThreads = 1000;                     // Whose work is remembered.
 constexpr char kHeldFrame[] = "(native code holds the GIL)";
 
 class Sampler {

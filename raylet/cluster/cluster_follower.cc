@@ -91,7 +91,8 @@ void ClusterFollower::OnLoads(std::string_view bytes) {
     return &known->second.reported;
   });
   for (NodeView* const node : changed) node->available = node->reported;
-  if (!status.ok()) Log(LogLevel::kWarning, "what the GCS says that nodes have free: ", status.message());
+  if (!status.ok())
+    Log(LogLevel::kWarning, "what the GCS says that nodes have free: ", status.message());
   deps_.queue.OnClusterChanged(Now());
   deps_.observer.OnRoom();
 }

@@ -705,3 +705,102 @@ def test_loops_that_end_before_their_results_arrive_leave_nothing():
 
 async def give_up_nothing():
     assert await sheaf.put(1) == 1
+
+
+@sheaf.remote(num_cpus=0, max_concurrency=20)
+class Beginner:
+    """Its methods do not wait."""
+
+    def __init__(self):
+        self.log = []
+
+    async def begin(self):
+        loop = asyncio.get_running_loop()
+
+        async def task():
+            self.log.append("task")
+
+        self.task = loop.create_task(task())
+        loop.call_soon(self.log.append, "soon")
+        loop.call_later(0.02, self.log.append, "later")
+        threading.Timer(0.5, self.look).start()  # Nothing that wakes the loop.
+
+    def look(self):
+        self.looked = list(self.log)
+        self.log.clear()
+
+    async def what_was_seen(self):
+        return self.looked
+
+    async def give_reference(self):
+        return sheaf.put("inner")
+
+    def give_reference_at_once(self):
+        return sheaf.put("inner")
+
+    async def mark_task(self):
+        asyncio.current_task().set_name("mine")
+        asyncio.current_task().add_done_callback(lambda _: self.log.append("done"))
+
+    async def marks(self):
+        named = asyncio.current_task().get_name() == "mine"
+        while not self.log:
+            await asyncio.sleep(0.001)
+        return named, self.log.pop()
+
+    async def cancel_and_take_back(self):
+        asyncio.current_task().cancel()
+        asyncio.current_task().uncancel()
+
+    async def wait(self):
+        await asyncio.sleep(0.001)
+        return "waited"
+
+    async def cancel_itself(self):
+        asyncio.current_task().cancel("why")
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError as error:
+            return error.args
+
+    async def catch(self):
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            return "caught"
+
+
+def test_what_a_call_has_begun_goes_on_without_another_call():
+    actor = Beginner.remote()
+    for _ in range(3):
+        call(actor, "begin")
+        time.sleep(0.8)
+        assert call(actor, "what_was_seen") == ["task", "soon", "later"]
+
+
+def test_a_coroutine_may_return_a_reference():
+    actor = Beginner.remote()
+    for _ in range(3):
+        assert sheaf.get(call(actor, "give_reference"), timeout=WAIT_S) == "inner"
+        assert sheaf.get(call(actor, "give_reference_at_once"), timeout=WAIT_S) == "inner"
+
+
+def test_a_call_finds_nothing_of_another_in_its_task():
+    actor = Beginner.remote()
+    for _ in range(3):
+        call(actor, "mark_task")
+        assert call(actor, "marks") == (False, "done")
+        call(actor, "cancel_and_take_back")
+        assert call(actor, "wait") == "waited"
+    assert call(Beginner.remote(), "cancel_itself") == ("why",)
+
+
+def test_a_call_that_is_cancelled_several_times_is_cancelled():
+    actor = Beginner.remote()
+    for _ in range(30):
+        ref = actor.catch.remote()
+        time.sleep(0.05)
+        for _ in range(5):
+            sheaf.cancel(ref)
+        with pytest.raises(sheaf.exceptions.TaskCancelledError):
+            sheaf.get(ref, timeout=WAIT_S)

@@ -152,3 +152,11 @@ def test_a_custom_serializer_is_used_and_forgotten():
         sheaf.util.deregister_serializer(Locked)
     with pytest.raises(TypeError):
         sheaf.put(Locked(7))
+
+
+def test_a_long_tuple_of_references_that_comes_often_is_written_once():
+    many = tuple(sheaf.put(i) for i in range(2000))
+    value = [(i, many) for i in range(300)]  # 600,000 in all: more than a value may hold.
+    assert sheaf.get(sheaf.put(value)) == value
+    again = [many[0]] * 600_000
+    assert sheaf.get(sheaf.put(again)) == again

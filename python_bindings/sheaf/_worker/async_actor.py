@@ -48,6 +48,7 @@ class _Selector(selectors.EpollSelector):
 
     def __init__(self) -> None:
         super().__init__()
+        self.loop: Any = None
         self._steps = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -61,9 +62,9 @@ class _Selector(selectors.EpollSelector):
             self._steps += 1
             if self._steps >= _STEPS_WITHOUT_FILES:
                 break
-            if (
-                works or timeout is not None
-            ):  # The loop has something to do, or will have: it looks at its timers.
+            # The loop has something to do, or will have: it looks at its timers. So it is, too,
+            # where a call that has ended began a task, or a timer.
+            if works or timeout is not None or self.loop._ready or self.loop._scheduled:
                 return []
         self._steps = 0
         return super().select(0)
@@ -74,7 +75,7 @@ def _the_loop() -> asyncio.AbstractEventLoop:
     if _loop is None:
         selector = _Selector()
         _core.watch_loop(selector.fileno())
-        _loop = asyncio.SelectorEventLoop(selector)
+        _loop = selector.loop = asyncio.SelectorEventLoop(selector)
         threading.Thread(target=_run_loop, args=(_loop,), name="sheaf-asyncio", daemon=True).start()
     return _loop
 
@@ -147,7 +148,9 @@ def _start(calls: list[_Call]) -> bool:
     if _beginner is None:
         _beginner = Beginner(_the_loop())
     beginner = _beginner
-    beginner.scheduled = later = False
+    beginner.scheduled = False
+    # A method runs the loop itself (nest_asyncio): what comes meanwhile is no part of its task.
+    later = inside = beginner.begins
     try:
         for index, call in enumerate(calls):
             calls[index] = ()  # type: ignore[call-overload]  # Its arguments go with the call.
@@ -165,7 +168,8 @@ def _start(calls: list[_Call]) -> bool:
                 _running[call[0].task()] = task
                 _waits.add(function)
     finally:
-        beginner.pause()
+        if not inside:
+            beginner.pause()
     return beginner.scheduled
 
 
@@ -220,12 +224,12 @@ async def _run(
     span = tracing.begin(traced) if traced is not None else None
     raised: BaseException | None = None
     try:
+        if has_task:  # Who cancels it finds it here, or is seen by what follows.
+            _running[task] = asyncio.current_task()  # type: ignore[assignment]
         if execution.cancelled():  # Before its first step.
             raise asyncio.CancelledError
         if _leaving:
             raise ActorExit
-        if has_task:
-            _running[task] = asyncio.current_task()  # type: ignore[assignment]
         if names is not None:
             positional, keywords = _split(args, names)
             result = (
@@ -237,7 +241,9 @@ async def _run(
             result = getattr(actor, function)(*args)
         else:
             result = function(actor, *args)
-        if type(result) is types.CoroutineType or inspect.isawaitable(result):
+        if type(result) is types.CoroutineType or (
+            type(result) is not _core.ObjectRef and inspect.isawaitable(result)
+        ):
             result = await result
             if _cancelled and task in _cancelled:  # Though it has caught that.
                 raise asyncio.CancelledError
@@ -335,6 +341,8 @@ async def _done(sending: Future[bool]) -> bool:
 
 def cancel_call(task: bytes) -> None:
     """Cancels the coroutine of a call, if it runs and was not cancelled before."""
+    if task in _cancelled:  # Else this one would take out the mark of the one before it.
+        return
     _cancelled.add(task)  # First: the call's own end takes it out.
     running = _running.pop(task, None)
     if running is None:

@@ -68,6 +68,7 @@ class Beginner:
         self._spare: _SpareTask | None = None
         self._runs = False  # The spare one is the running one.
         self._known = 0
+        self.begins = False  # Inside of `begin`.
         self.scheduled = False  # The loop has got something to do; the caller may reset it.
 
     def begin(self, first_step: FirstStep, call: Any) -> asyncio.Task[None] | None:
@@ -78,14 +79,16 @@ class Beginner:
         task = self._spare.task  # type: ignore[union-attr]
         context = copy_context()
         begun = None
+        self.begins = True
         try:
             begun = context.run(first_step, call)
         except BaseException as error:  # As it would be of a task that nobody asks for its result.
             self._loop.call_exception_handler(
                 {"message": "a coroutine that waited for nothing", "exception": error, "task": task}
             )
+        self.begins = False
         if begun is None and getrefcount(task) + getweakrefcount(task) == self._known:
-            if not task.cancelling():
+            if self._spare.is_as_it_was():  # type: ignore[union-attr]
                 return None
         self.pause()
         spare, self._spare = self._spare, None
@@ -95,7 +98,7 @@ class Beginner:
 
     def _resume(self) -> None:
         spare = self._spare
-        if spare is None or spare.task.cancelling():
+        if spare is None or not spare.is_as_it_was():
             spare = self._spare = _SpareTask(self._loop)
             self.scheduled = True
         task = spare.task
@@ -127,7 +130,7 @@ class _SpareTask:
     """A task that waits for a coroutine to go on with; asyncio.all_tasks() has it until calls have
     ended in it."""
 
-    __slots__ = ("task", "_listed", "_taken", "_rest")
+    __slots__ = ("task", "_listed", "_name", "_taken", "_rest")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._taken: asyncio.Future[None] = loop.create_future()
@@ -135,17 +138,30 @@ class _SpareTask:
         self._listed = True
         carry = self._carry()
         carry.send(None)  # It is begun, or a task that is cancelled at once would never begin it.
-        self.task = loop.create_task(carry)
+        self.task: Any = loop.create_task(carry)
+        self._name = self.task.get_name()
 
     async def _carry(self) -> None:
-        cancelled = False
+        cancelled: tuple[Any, ...] | None = None
         try:
             await _primed()
             await self._taken
-        except asyncio.CancelledError:
-            cancelled = True
+        except asyncio.CancelledError as error:
+            cancelled = error.args
         if self._rest is not None:
             await self._rest.wait(cancelled)
+
+    def is_as_it_was(self) -> bool:
+        """Whether no call has left anything behind in the task: a callback for its end, another
+        name, or that it is cancelled, though that was taken back."""
+        task = self.task
+        return not (
+            task._callbacks
+            or task._must_cancel
+            or self._taken.done()
+            or task.cancelling()
+            or task.get_name() is not self._name
+        )
 
     def keep(self) -> None:
         """Calls have ended in it; further ones may have it."""
@@ -174,16 +190,18 @@ class _Rest:
         self._coroutine, self._context, self._awaited = coroutine, context, awaited
 
     @types.coroutine
-    def wait(self, cancelled: bool) -> Generator[Any, Any, None]:
-        """`cancelled`: the task was, before it could wait for what the coroutine waits for."""
+    def wait(self, cancelled: tuple[Any, ...] | None) -> Generator[Any, Any, None]:
+        """`cancelled`: the task was, with these words, before it could wait for what the coroutine
+        waits for."""
         awaited = self._awaited
-        if cancelled and hasattr(awaited, "cancel") and awaited.cancel():
-            cancelled = False  # By that.
+        if cancelled is not None and hasattr(awaited, "cancel") and awaited.cancel(*cancelled):
+            cancelled = None  # By that.
         while True:
             step: Any = self._coroutine.send
             value: Any = None
-            if cancelled:
-                step, value, cancelled = self._coroutine.throw, asyncio.CancelledError(), False
+            if cancelled is not None:
+                step, value = self._coroutine.throw, asyncio.CancelledError(*cancelled)
+                cancelled = None
             else:
                 try:
                     value = yield awaited

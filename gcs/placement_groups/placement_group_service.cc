@@ -23,6 +23,8 @@ std::set<NodeNumber> Holders(const proto::GroupInfo& info) {
   return nodes;
 }
 
+constexpr int kDropsRepeated = 8;
+
 }  // namespace
 
 void PlacementGroupService::Load(std::string_view key, std::string_view value) {
@@ -135,6 +137,10 @@ void PlacementGroupService::OnReport(CallPtr call, NodeNumber node,
                                      const proto::GroupReport& report) {
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(report.group_id());
   GroupEntry* entry = id.ok() ? table_.Find(*id) : nullptr;
+  const auto drop = id.ok() ? drops_.find({node, *id}) : drops_.end();
+  if (drop != drops_.end() && report.state() == proto::GroupInfo::REMOVED &&
+      report.placement_number() >= drop->second.placement_number)
+    drops_.erase(drop);
   const bool current =
       entry != nullptr && report.placement_number() == entry->info.placement_number();
   if (id.ok() && entry == nullptr && report.placement_number() == 0 && id->maker().node == node &&
@@ -230,7 +236,7 @@ Outcome PlacementGroupService::Plan(const Happening& what) {
   outcome.apply = [this, id = what.id, info, action = step->action, old = entry->info] {
     if (action != GroupDecision::kRecord) {
       for (const NodeNumber node : Holders(old)) {
-        if (nodes_.IsMember(node)) SendDrop(node, id, old.placement_number());
+        if (nodes_.IsMember(node)) Drop(node, id, old.placement_number());
       }
     }
     Publish(info);
@@ -286,6 +292,19 @@ void PlacementGroupService::Tick() {
   for (Happening& what : std::exchange(unrecorded_, {})) Happen(nullptr, std::move(what));
   if (!active_) return;
   const Nanos now = context_.clock.Now();
+  for (auto at = drops_.begin(); at != drops_.end();) {
+    auto& [key, drop] = *at;
+    if (drop.left == 0 || !nodes_.IsMember(key.first)) {
+      at = drops_.erase(at);
+      continue;
+    }
+    if (drop.next <= now) {
+      --drop.left;
+      drop.next = Deadline(now, context_.options.repeat_after);
+      SendDrop(key.first, key.second, drop.placement_number);
+    }
+    ++at;
+  }
   for (auto& [id, entry] : table_.all()) {
     if (entry.info.state() != proto::GroupInfo::CREATED && entry.next_order <= now) Order(entry);
   }
@@ -303,6 +322,13 @@ void PlacementGroupService::Order(GroupEntry& entry) {
   event.set_client(RayletOf(entry.info.raylet()).packed());
   *event.mutable_place_group()->mutable_group() = entry.info;
   SendMessage(context_.transport.To(RayletOf(entry.info.raylet())), FrameKind::kGcsEvent, event);
+}
+
+void PlacementGroupService::Drop(NodeNumber node, const PlacementGroupId& id,
+                                 uint32_t placement_number) {
+  const Nanos next = Deadline(context_.clock.Now(), context_.options.repeat_after);
+  drops_[{node, id}] = {placement_number, next, kDropsRepeated};
+  SendDrop(node, id, placement_number);
 }
 
 void PlacementGroupService::SendDrop(NodeNumber node, const PlacementGroupId& id,

@@ -4,9 +4,11 @@
 // knows them for names and listings.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gcs/command_pipeline.h"
@@ -59,14 +61,23 @@ class PlacementGroupService {
   void Happen(CallPtr call, Happening what);
   Outcome Plan(const Happening& what);
   void Order(GroupEntry& entry);
+  // Now, and again until the node says that it is gone there.
+  void Drop(NodeNumber node, const PlacementGroupId& id, uint32_t placement_number);
   void SendDrop(NodeNumber node, const PlacementGroupId& id, uint32_t placement_number);
   void Publish(const proto::GroupInfo& info);
+
+  struct DropOrder {
+    uint32_t placement_number;
+    Nanos next;
+    int left;  // A node that has it anew by then has no answer.
+  };
 
   const GcsContext context_;
   const NodeTable& nodes_;
   PlacementGroupTable table_;
   bool active_ = false;
   std::vector<Happening> unrecorded_;  // Did not get to disk: again at the next Tick.
+  std::map<std::pair<NodeNumber, PlacementGroupId>, DropOrder> drops_;
 };
 
 }  // namespace sheaf

@@ -8,6 +8,7 @@
 
 #include "python_bindings/core/pickled_value.h"
 #include "python_bindings/core/process.h"
+#include "python_bindings/core/reference.h"
 #include "python_bindings/core/tracing.h"
 
 namespace sheaf::python {

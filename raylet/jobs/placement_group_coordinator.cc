@@ -404,6 +404,9 @@ void PlacementGroupCoordinator::ReportToGcs(PlacementGroupId id, const proto::Gr
   proto::GroupReport& report = *request.mutable_group_report();
   report.set_group_id(id.Binary());
   report.set_placement_number(registered->second);
+  // A detached one that the GCS does not know was removed, while an order to place it was on its way.
+  const PlacementGroupLedger::Group* group = groups_.Find(id);
+  report.set_detached(group != nullptr && group->spec.detached);
   switch (state.state()) {
     case proto::GroupState::CREATED:
       report.set_state(proto::GroupInfo::CREATED);

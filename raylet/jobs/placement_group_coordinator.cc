@@ -404,9 +404,7 @@ void PlacementGroupCoordinator::ReportToGcs(PlacementGroupId id, const proto::Gr
   proto::GroupReport& report = *request.mutable_group_report();
   report.set_group_id(id.Binary());
   report.set_placement_number(registered->second);
-  // A detached one that the GCS does not know was removed, while an order to place it was on its way.
-  const PlacementGroupLedger::Group* group = groups_.Find(id);
-  report.set_detached(group != nullptr && group->spec.detached);
+  report.set_detached(groups_.IsDetached(id));  // One that the GCS does not know was removed.
   switch (state.state()) {
     case proto::GroupState::CREATED:
       report.set_state(proto::GroupInfo::CREATED);
@@ -454,8 +452,7 @@ void PlacementGroupCoordinator::OnDrop(const proto::DropGroup& message) {
   const auto it = registered_.find(*id);
   if (it != registered_.end() && it->second > message.placement_number()) return;
   // A detached one is placed anew, if it is not removed.
-  const PlacementGroupLedger::Group* group = groups_.Find(*id);
-  if (group != nullptr && group->spec.detached) placers_.Ask(*id);
+  if (groups_.IsDetached(*id)) placers_.Ask(*id);
   if (groups_.OnRemove(*id, Now())) return;
   registered_[*id] = message.placement_number();
   ReportToGcs(*id, Gone(*id, ""));

@@ -99,6 +99,11 @@ class PlacementGroupLedger {
     uint64_t serial = 0;                // Older groups have lower ones.
   };
   const Group* Find(PlacementGroupId group) const;
+  // It is placed or about to be placed by this raylet, and outlives its maker.
+  bool IsDetached(PlacementGroupId group) const {
+    const Group* const found = Find(group);
+    return found != nullptr && found->spec.detached;
+  }
   // By age. For listings.
   std::vector<const Group*> Groups() const;
   size_t pending() const { return pending_.size(); }

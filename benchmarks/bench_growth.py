@@ -25,6 +25,7 @@ import time
 import traceback
 
 import sheaf
+from call_costs import processes_below
 
 FLAT, LINEAR = 0.15, 1.15  # Exponents up to which a curve is called so.
 ROUNDS = 5
@@ -181,20 +182,12 @@ def memory(xs, make):
 
 def tree_pss():
     """Proportional bytes of the node and its workers."""
-    parents, sizes = {}, {}
-    for entry in pathlib.Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
-            if not entry.name.isdigit():
-                continue
-            stat = (entry / "stat").read_text().rpartition(")")[2].split()
-            parents[int(entry.name)] = int(stat[1])
-    of = [pid for pid, parent in parents.items() if parent == os.getpid()]
-    for pid in of:
-        of += [child for child, parent in parents.items() if parent == pid]
-        with contextlib.suppress(OSError, StopIteration):
-            lines = (pathlib.Path("/proc") / str(pid) / "smaps_rollup").read_text().splitlines()
-            sizes[pid] = next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return sum(sizes.values()) * 1024
+    total = 0
+    for pid in processes_below(os.getpid()) - {os.getpid()}:
+        with contextlib.suppress(OSError, StopIteration):  # It has ended meanwhile.
+            lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total * 1024
 
 
 def actor_memory(xs):

@@ -22,7 +22,8 @@ from sheaf.tune.execution.experiment_log import Found
 from sheaf.tune.execution.interrupts import Interrupts
 from sheaf.tune.search import Searcher
 
-NODE_LOST_S = 6
+# A node's silence is noticed within about 5 s; the rest is room for a machine under load.
+NODE_LOST_S = 30
 
 
 def fit(trainable, folder, space=None, num_samples=1, run=None, **config):

@@ -422,10 +422,12 @@ def test_what_a_trial_prints_goes_into_files(tmp_path):
 def test_a_trainer_is_tuned_with_its_workers(tmp_path):
     def loop(config):
         for step in range(3):
-            os.makedirs("made", exist_ok=True)
+            # The workers of all trials share the driver's folder, so each trial has its own.
+            made = tmp_path / f"made_{config['lr']}"
+            made.mkdir(exist_ok=True)
             first = sheaf.train.get_context().get_world_rank() == 0
             value = config["lr"] * config["scale"] * (step + 1)
-            sheaf.train.report({"v": value}, checkpoint=save("made", step) if first else None)
+            sheaf.train.report({"v": value}, checkpoint=save(made, step) if first else None)
 
     trainer = sheaf.train.DataParallelTrainer(
         loop,

@@ -347,7 +347,7 @@ def test_a_stopped_rank_is_named_after_the_timeout(group_of):
         kind, rank, words, seconds = sheaf.get(call, timeout=WAIT_S)
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert kind == "CollectiveTimeoutError" and rank == 1 and seconds < 5
+    assert kind == "CollectiveTimeoutError" and rank == 1 and seconds < 15
     assert "which is stopped) has not entered barrier #1 within 300ms" in words
 
 

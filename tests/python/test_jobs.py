@@ -417,7 +417,7 @@ def test_a_node_that_is_killed_takes_its_jobs_with_it(tmp_path):
             began = time.monotonic()
             os.kill(other.os_pid, signal.SIGKILL)
             wait_until(lambda: not is_running(int(pids.read_text())), "it outlives its node")
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 15
             info = ended(client, job)
             assert info.status == JobStatus.FAILED
             assert info.error_type == "JOB_SUPERVISOR_ACTOR_DIED"

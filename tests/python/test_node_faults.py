@@ -131,7 +131,7 @@ def test_a_raylet_that_is_stopped_for_long_is_fenced_and_leaves(cluster):
         begin = time.monotonic()
         wait_until(lambda: not is_alive(stopped))
         took = time.monotonic() - begin
-        assert 3 < took < 10, took  # Five seconds are promised; the machine may be busy.
+        assert 3 < took < 20, took  # Five seconds are promised; the machine may be busy.
         with pytest.raises(sheaf.exceptions.RayActorError):
             sheaf.get(counter.add.remote(), timeout=WAIT_S)
     finally:

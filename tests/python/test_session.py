@@ -162,7 +162,7 @@ def test_ctrl_c_ends_a_wait(call):
         begin = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 10
         assert process.wait(WAIT_S) == 0
     finally:
         process.kill()

@@ -98,7 +98,7 @@ def test_await_blocks_no_loop_while_a_value_travels(cluster):
             begin = time.monotonic()
             for _ in range(10):
                 await asyncio.sleep(0.02)
-            assert time.monotonic() - begin < 2
+            assert time.monotonic() - begin < 4  # At 5 s the stopped node is dead.
             assert not waits.done()
         return await asyncio.wait_for(waits, WAIT_S)
 

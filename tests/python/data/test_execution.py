@@ -181,8 +181,8 @@ def test_a_consumer_that_leaves_ends_all():
         data.range(1000, override_num_blocks=1000).map_batches(slow).iter_batches(batch_size=None)
     ):
         break
-    wait_until(nothing_runs, "a task is left", seconds=5)
-    assert time.monotonic() - began < 6
+    wait_until(nothing_runs, "a task is left", seconds=15)
+    assert time.monotonic() - began < 20  # All blocks take 50 s.
 
 
 def test_ctrl_c_ends_all(tmp_path):

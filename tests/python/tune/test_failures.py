@@ -99,7 +99,7 @@ class TestOneNode:
         space = {"n": tune.grid_search([0, 1])}
         grid = fit(tune.with_resources(train, {"cpu": 4, "gpu": 1}), tmp_path, space)
         assert grid.num_errors == 1 and grid[1].metrics["v"] == 1
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
 
     @pytest.mark.parametrize("what", ["searcher", "callback"])
     def test_what_raises_ends_the_experiment_and_the_state_stays(self, tmp_path, what):

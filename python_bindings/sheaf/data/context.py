@@ -187,7 +187,8 @@ class DataContext:
         target_max_block_size: bytes of a block at most, as far as rows allow. With a small object
             store blocks are smaller: its bytes by eight times its CPUs.
         target_min_block_size: bytes that a read task is worth.
-        read_op_min_num_blocks: read tasks at least, where there is so much to read.
+        read_op_min_num_blocks: read tasks at least, where there is so much to read;
+            what is only grouped or joined is read by fewer.
         max_errored_blocks: how many tasks may fail, their blocks left out; -1: any number.
         enable_progress_bars: whether progress is shown on a terminal.
         execution_options: ExecutionOptions.

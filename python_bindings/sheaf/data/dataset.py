@@ -230,7 +230,7 @@ class Dataset(
 
     def input_files(self) -> list[str]:
         """Returns the files that it is read from."""
-        from sheaf.data.planner import local_cpus, read_tasks
+        from sheaf.data.read_plan import local_cpus, read_tasks
 
         found: dict[str, None] = {}
         for node in plan.walk(self._plan):

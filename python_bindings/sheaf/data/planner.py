@@ -5,18 +5,17 @@ exchanges become map, partition and reduce."""
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sheaf.data import plan as logical
 from sheaf.data import transforms
 from sheaf.data.compute import TaskOptions
-from sheaf.data.datasource.datasource import OneByOne
 from sheaf.data.exchanges.exchange import Shuffle
 from sheaf.data.exchanges.sort import Sort
-from sheaf.data.operators import Bundle, Operator, Work
+from sheaf.data.operators import Operator, Work
 from sheaf.data.optimize import optimized
+from sheaf.data.read_plan import ReadBundles, has_own, is_light, read_tasks
 from sheaf.data.slices import JoinBlocks, ZipBlocks
 from sheaf.data.tasks import (
     BroadcastFunction,
@@ -56,6 +55,7 @@ class Planner:
         self._cpus = max(1, int(cpus))
         self.operators: list[Operator] = []
         self._root: logical.Node | None = None
+        self._whole: set[int] = set()  # The ids of reads whose rows few tasks are to have.
 
     def plan(self, node: logical.Node) -> list[Operator]:
         """Operators for a logical plan, the last one's outputs its result."""
@@ -90,10 +90,21 @@ class Planner:
             if not is_ready:
                 left.append((node, True))
                 left += [(child, False) for child in reversed(self._in_order(node))]
+                self._note_whole(node)
                 continue
             first = len(made) - len(node.inputs)
             feeders = made[first:]
             made[first:] = [getattr(self, f"_build_{_kind(node)}")(node, feeders)]
+
+    def _note_whole(self, node: logical.Node) -> None:
+        """Notes which reads an exchange takes that gains by few of their tasks."""
+        if not isinstance(node, logical.Exchange) or not node.method.wants_few:
+            return
+        for child in node.inputs:
+            while isinstance(child, logical.Map) and child.is_plain:
+                (child,) = child.inputs
+            if isinstance(child, logical.Read):
+                self._whole.add(id(child))
 
     def _in_order(self, node: logical.Node) -> Sequence[logical.Node]:
         """The inputs in the order in which they are planned."""
@@ -131,16 +142,17 @@ class Planner:
     def _build_Read(self, node: logical.Read, feeders: list[int]) -> int:
         size = self._block_bytes
         stream = None
-        if node.parallelism < 1 and _has_own(node.datasource, "streamed_read_tasks"):
+        if node.parallelism < 1 and has_own(node.datasource, "streamed_read_tasks"):
             stream = node.datasource.streamed_read_tasks(self._context)
         if stream is None:
-            bundles = ReadBundles(read_tasks(node, self._context, self._cpus), size)
+            whole = size if id(node) in self._whole else None
+            bundles = ReadBundles(read_tasks(node, self._context, self._cpus, whole), size)
             source = self._add(Operator(node.name, "source", bundles=bundles))
         else:
             found = (list(ReadBundles(tasks, size)) for tasks in stream)
             source = self._add(Operator(node.name, "source", stream=found))
         function = MapFunction(target_bytes=self._block_bytes)
-        here = _is_light(node.datasource) and (logical.known_bytes(node) or 0) < self._small
+        here = is_light(node.datasource) and (logical.known_bytes(node) or 0) < self._small
         return self._add(
             self._map(node.name, source, Stage(function, node.options, spread=True), here=here)
         )
@@ -391,30 +403,6 @@ class Planner:
         return self._reduce(node, [second], method)
 
 
-class ReadBundles:
-    """Read tasks as bundles, which are made as they are iterated over.
-
-    Args:
-        tasks: a list, or of OneByOne, which makes them as they are needed.
-        size: bytes of one that does not know.
-    """
-
-    def __init__(self, tasks: Collection[Any], size: int) -> None:
-        self._tasks, self._size = tasks, size
-        self.are_alike = isinstance(tasks, OneByOne)  # All know how many rows they have, or none.
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    def __iter__(self) -> Iterator[Bundle]:
-        for task in self._tasks:
-            known = task.metadata
-            yield Bundle(task, 0, known.num_rows or 0, known.size_bytes or self._size)
-
-    def __contains__(self, one: object) -> bool:
-        return any(one == bundle for bundle in self)
-
-
 def _method(operator: Operator) -> Any:
     """What an operator does behind a barrier or in front of it."""
     return getattr(getattr(operator.run, "function", None), "method", None)
@@ -448,46 +436,3 @@ def _kind(node: logical.Node) -> str:
 
 def _chained(first: Any, second: Any) -> Any:
     return second if first is None else transforms.chain([first, second])
-
-
-def _is_light(datasource: Any) -> bool:
-    """Whether reading takes no more than making a table, so that this process does it."""
-    return bool(getattr(datasource, "is_light", False))
-
-
-def _has_own(datasource: Any, name: str) -> bool:
-    """Whether a source has this way to give its read tasks: not where a class that is derived from
-    its own has another get_read_tasks."""
-    for kind in type(datasource).__mro__:
-        if name in vars(kind):
-            return True
-        if "get_read_tasks" in vars(kind):
-            return False
-    return False
-
-
-def read_tasks(node: logical.Read, context: Any, cpus: int) -> Collection[Any]:
-    """The read tasks of a source, made as they are iterated over where it can do that."""
-    size = node.datasource.estimate_inmemory_data_size()
-    count = node.parallelism
-    if count < 1:
-        least = getattr(node.datasource, "least_read_tasks", None)
-        count = max(parallelism(size, context, cpus), least() if least is not None else 1)
-    if _has_own(node.datasource, "lazy_read_tasks"):
-        lazy: Collection[Any] = node.datasource.lazy_read_tasks(count, None, context)
-        return lazy
-    return list(node.datasource.get_read_tasks(count, None, context))
-
-
-def parallelism(size: int | None, context: Any, cpus: int) -> int:
-    """How many blocks data of `size` bytes is read or cut into."""
-    if size is None:
-        return max(int(context.read_op_min_num_blocks), 2 * cpus)
-    most = max(1, size // max(1, int(context.target_min_block_size)))
-    least = -(-size // max(1, int(context.target_max_block_size or 1 << 62)))
-    return max(min(int(context.read_op_min_num_blocks), most), least, 2 * cpus)
-
-
-def local_cpus() -> int:
-    """CPUs of this machine: what blocks are cut for before there is a cluster."""
-    return os.cpu_count() or 1

@@ -15,7 +15,7 @@ from sheaf.data.context import DataContext
 from sheaf.data.dataset import Dataset, MaterializedDataset, materialized
 from sheaf.data.datasource.in_memory import RangeDatasource
 from sheaf.data.operators import Bundle
-from sheaf.data.planner import local_cpus, parallelism
+from sheaf.data.read_plan import local_cpus, parallelism
 from sheaf.data.tasks import Header
 
 _PUT_BYTES = 64 << 10  # A larger block lies in the store, once, and not in the plan.

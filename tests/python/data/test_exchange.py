@@ -14,8 +14,10 @@ from sheaf.util import state
 
 pa = pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
+import pyarrow.parquet as pq  # noqa: E402
 from sheaf.data import shell  # noqa: E402
 from sheaf.data.exchanges import partition, skew  # noqa: E402
+from sheaf.data.expressions import col  # noqa: E402
 from sheaf.data.planner import Planner  # noqa: E402
 
 MIB = 1 << 20
@@ -132,6 +134,22 @@ def test_a_join_moves_only_its_small_side(cluster, kind, small):
     needs_both = kind == "full_outer" or kind.startswith(("left", "right")[small])
     steps = Planner(data.DataContext.get_current(), 2).plan(joined._plan)
     assert any("Partition" in step.name for step in steps) == needs_both
+
+
+def test_what_is_grouped_or_joined_is_read_by_few_tasks(tmp_path):
+    table = pa.table({"key": np.arange(40_000) % 7, "text": ["x" * 400] * 40_000})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=400, use_dictionary=False)
+
+    def reading(dataset):
+        steps = Planner(data.DataContext.get_current(), 2).plan(dataset._plan)
+        return max(len(step.bundles) for step in steps if step.kind == "source")
+
+    rows, slow = data.read_parquet(tmp_path), data.read_parquet(tmp_path).map_batches(dict)
+    other = data.from_items([{"key": 1, "y": 2}])
+    assert reading(rows) == reading(slow.groupby("key").count()) == reading(rows.sort("key")) > 10
+    assert reading(rows.filter(expr=col("key") < 5).groupby("key").max("text")) == 8
+    assert reading(rows.join(other, "inner", 2, on=("key",))) == 8
+    assert reading(data.read_parquet(tmp_path, override_num_blocks=20).groupby("key").max("text")) == 20
 
 
 def test_three_sides_join_in_one_task(cluster):

@@ -41,6 +41,7 @@ class Aggregate(Method):
     keys: tuple[str, ...] = ()
     aggregates: tuple[Any, ...] = ()
     keeps_rows: bool = False
+    wants_few: bool = True
 
     def __post_init__(self) -> None:
         self.is_plain = not any(_runs_code_of_user(one) for one in self.aggregates)

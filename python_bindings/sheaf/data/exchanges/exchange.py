@@ -41,6 +41,7 @@ class Method:
         alone: whether cutting depends on the number of the task.
         samples: whether it looks at some rows before it cuts any.
         udfs: classes that an actor makes at its start.
+        wants_few: whether few tasks that read much for it do less than many that read little.
         wants_all_inputs: a reducer gets a slice of each input that has a block, be it without rows.
     """
 
@@ -50,6 +51,7 @@ class Method:
     samples: bool = False
     alone: bool = False
     udfs: tuple[ClassUdf, ...] = ()
+    wants_few: bool = False
     wants_all_inputs: bool = False
     small_bytes: int = 0
     most_bytes: int = _PARTITION_BYTES  # For a reducer, as far as the count allows.

@@ -59,6 +59,7 @@ class Join(Method):
         wants_all_inputs: as of Method, for the columns and types of both sides.
     """
 
+    wants_few: bool = True
     wants_all_inputs: bool = True
     warns_of_skew: bool = True
     kind: str = "inner"

@@ -170,9 +170,9 @@ def test_a_stopped_receiver_costs_little_anywhere_and_others_nothing(cluster):
         get([caller.call_without_end.remote(stopped) for caller in callers])
         made = until_still(lambda: get([caller.counted.remote() for caller in callers]))
         slowed = [rate(other)]
-        # A machine with other work slows calls down now and then; what is asked for is not to be
-        # slowed down for good.
-        wait_until(lambda: slowed.append(rate(other)) or max(slowed) > 0.8 * max(rates))
+        # A machine with other work slows calls down now and then, to half and less; what is asked
+        # for is not to be slowed down for good.
+        wait_until(lambda: slowed.append(rate(other)) or max(slowed) > 0.4 * max(rates))
         assert all(1000 < calls * PAYLOAD < PAIR for calls in made), made
         grown = {each: rss(each) - bytes_before for each, bytes_before in before.items()}
         print(

@@ -16,8 +16,13 @@ def program(text):
     return [sys.executable, "-c", textwrap.dedent(text)]
 
 
+# A program that hangs says where.
+WATCH = f"import faulthandler; faulthandler.dump_traceback_later({WAIT_S - 3}, exit=True)\n"
+
+
 def run(text, **more):
-    done = subprocess.run(program(text), capture_output=True, text=True, timeout=WAIT_S, **more)
+    command = [sys.executable, "-c", WATCH + textwrap.dedent(text)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, **more)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 

@@ -81,7 +81,7 @@ void Call::Return(size_t index, const Encoder& value) {
   }
   absl::StatusOr<MutableBuffer> buffer = execution_->CreateReturn(index, size, nested);
   CheckStored(buffer.status());
-  value.CopyTo(reinterpret_cast<char*>(buffer->data()));
+  value.CopyTo(reinterpret_cast<char*>(buffer->data()), buffer->pages() == Pages::kCold);
   CheckStored(execution_->ReturnBuffer(index, *std::move(buffer), nested));
 }
 

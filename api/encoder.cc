@@ -73,7 +73,7 @@ void WriteArrayHead(char* out, NumberKind kind, uint64_t bytes) {
   std::memcpy(out + sizeof(head) + sizeof(entry), body, sizeof(body));
 }
 
-void Encoder::CopyTo(char* out) const {
+void Encoder::CopyTo(char* out, bool cold) const {
   if (buffers_.empty()) {
     std::memcpy(out, begin_, body_bytes());
     return;
@@ -88,10 +88,11 @@ void Encoder::CopyTo(char* out) const {
   char* body = entries + buffers_.size() * sizeof(BufferEntry);
   std::memcpy(body, begin_, body_bytes());
   size_t end = static_cast<size_t>(body - out) + body_bytes();
+  const Pages pages = cold ? Pages::kCold : Pages::kEntered;
   for (const Segment& buffer : buffers_) {
     const BufferEntry entry{Aligned64(end), buffer.bytes};
     std::memset(out + end, 0, entry.offset - end);
-    ParallelCopy(out + entry.offset, buffer.data, buffer.bytes);
+    ParallelCopy(out + entry.offset, buffer.data, buffer.bytes, pages);
     std::memcpy(entries, &entry, sizeof(entry));
     entries += sizeof(entry);
     end = entry.offset + entry.bytes;

@@ -87,7 +87,7 @@ Handle PutValue(const Encoder& value) {
   Runtime& runtime = TheRuntime();
   MutableBuffer buffer = ValueOrThrow(runtime.Create(size, DeadlineAfter(kForever), nested),
                                       ErrorKind::kObjectStoreFull);
-  value.CopyTo(reinterpret_cast<char*>(buffer.data()));
+  value.CopyTo(reinterpret_cast<char*>(buffer.data()), buffer.pages() == Pages::kCold);
   return PublicHandle(
       ValueOrThrow(runtime.Seal(std::move(buffer), nested), ErrorKind::kObjectStoreFull));
 }
@@ -147,6 +147,7 @@ bool IsReady(const Handle& object) {
 Building::Building(size_t bytes) {
   buffer_ = new MutableBuffer(ValueOrThrow(TheRuntime().Create(bytes, DeadlineAfter(kForever)),
                                            ErrorKind::kObjectStoreFull));
+  static_cast<MutableBuffer*>(buffer_)->Warm();
 }
 Building::Building(Building&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
 Building::~Building() { delete static_cast<MutableBuffer*>(buffer_); }

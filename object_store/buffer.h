@@ -14,6 +14,8 @@
 #include <string_view>
 #include <utility>
 
+#include "object_store/parallel_copy.h"
+
 namespace sheaf {
 
 // What keeps the bytes of some Buffers. Starts with one reference, held by its maker.
@@ -106,7 +108,9 @@ class MutableBuffer {
   size_t size() const { return size_; }
   std::span<std::byte> bytes() const { return {data_, size_}; }
   bool in_arena() const { return slot_ != nullptr; }
-  // Readies the memory for being written: pages of the arena that this process has not written to
+  // Cold where nobody has written to the memory through this mapping: for ParallelCopy.
+  Pages pages() const { return cold_ ? Pages::kCold : Pages::kEntered; }
+  // Readies the memory for being written in place: pages of the arena that this process has not written to
   // before are entered into its page table, by several threads if cores are idle, in a third of the
   // time that faults take. Takes a millisecond for 4 MiB then, so not to be called under a lock;
   // else nothing.

@@ -94,6 +94,23 @@ TEST_CASE("copies by several threads are whole, whatever the size and however ma
   CHECK(copy == source);
 }
 
+TEST_CASE("a copy to cold memory is whole and touches nothing beside it") {
+  const size_t size = GENERATE(1, 2 * kMiB + 1, 17 * kMiB + 3);
+  const size_t before = 3 * kPageBytes + 64;
+  const size_t mapped = before + size + kPageBytes;
+  auto* memory = static_cast<char*>(
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(memory != MAP_FAILED);
+  memory[before - 1] = 'a';
+  memory[before + size] = 'b';
+  const std::string source = Pattern(size, 7);
+  ParallelCopy(memory + before, source.data(), size, Pages::kCold);
+  CHECK(std::string_view(memory + before, size) == source);
+  CHECK(memory[before - 1] == 'a');
+  CHECK(memory[before + size] == 'b');
+  munmap(memory, mapped);
+}
+
 // How many of them this process's page table has.
 size_t PagesEntered(const MutableBuffer& buffer) {
   const size_t count = (buffer.size() + kPageBytes - 1) / kPageBytes;

@@ -28,23 +28,22 @@ constexpr int kMaxThreads = 4;
 // One range, cut into chunks that whoever comes takes.
 struct Job {
   char* to;
-  const char* from;  // nullptr: nothing is copied, the pages of `to` are entered.
+  const char* from;  // nullptr: nothing is copied.
   size_t size;
+  Pages pages;  // Of `to`: cold ones are entered.
   size_t chunks;
   std::atomic<size_t> taken{0};
   std::atomic<size_t> done{0};
 
-  static void Do(char* to, const char* from, size_t size) {
-    if (from != nullptr) {
-      std::memcpy(to, from, size);
-    } else {
-      EnterPages(reinterpret_cast<std::byte*>(to), size);
-    }
+  static void Do(char* to, const char* from, size_t size, Pages pages) {
+    if (pages == Pages::kCold) EnterPages(reinterpret_cast<std::byte*>(to), size);
+    if (from != nullptr) std::memcpy(to, from, size);
   }
   void Help() {
     for (size_t chunk; (chunk = taken.fetch_add(1, std::memory_order_relaxed)) < chunks;) {
       const size_t begin = chunk * kChunk;
-      Do(to + begin, from == nullptr ? nullptr : from + begin, std::min(kChunk, size - begin));
+      Do(to + begin, from == nullptr ? nullptr : from + begin, std::min(kChunk, size - begin),
+         pages);
       if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == chunks) done.notify_all();
     }
   }
@@ -107,11 +106,15 @@ class Helpers {
 };
 std::atomic<Helpers*> Helpers::g_helpers{nullptr};
 
-// Cores that this process may use and nobody runs on now: "0.1 0.1 0.1 RUNNABLE/ALL PID".
-int IdleCores() {
+// That this process may use.
+int UsableCores() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 0;
+  return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+// Of so many cores those that nobody runs on now: "0.1 0.1 0.1 RUNNABLE/ALL PID".
+int IdleCores(int usable) {
   const int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
   char text[128];
@@ -122,18 +125,24 @@ int IdleCores() {
   const char* slash = std::strchr(text, '/');
   if (slash == nullptr) return 0;
   while (slash > text && slash[-1] != ' ') --slash;
-  return std::max(0, CPU_COUNT(&allowed) - std::atoi(slash));
+  return std::max(0, usable - std::atoi(slash));
 }
 
-void DoWith(int threads, char* to, const char* from, size_t size) {
-  if (threads <= 1 || size <= kChunk) {
-    if (size != 0) Job::Do(to, from, size);
+void DoWith(int threads, char* to, const char* from, size_t size, Pages pages) {
+  if (size <= kChunk) {
+    if (size != 0) Job::Do(to, from, size, pages);
     return;
+  }
+  if (threads <= 1) {
+    if (pages == Pages::kEntered) return Job::Do(to, from, size, pages);
+    Job job{to, from, size, pages, (size + kChunk - 1) / kChunk};
+    return job.Help();
   }
   auto job = std::make_shared<Job>();
   job->to = to;
   job->from = from;
   job->size = size;
+  job->pages = pages;
   job->chunks = (size + kChunk - 1) / kChunk;
   Helpers::Get().Invite(job, threads - 1);
   job->Help();
@@ -142,25 +151,30 @@ void DoWith(int threads, char* to, const char* from, size_t size) {
   }
 }
 
-// For so many bytes, now.
-int ThreadsFor(size_t size) {
+// For so many bytes, now. Cold memory comes from a raylet that readies more of it on another core,
+// which is not idle then: it is shared.
+int ThreadsFor(size_t size, Pages pages) {
   if (size < kParallelFrom) return 1;
   const auto threads = static_cast<int>(std::min<size_t>(size / kBytesPerThread, kMaxThreads));
-  return std::min(threads, 1 + IdleCores());
+  const int usable = UsableCores();
+  const int shared = pages == Pages::kCold && usable > 1 ? 1 : 0;
+  return std::min(threads, 1 + std::max(shared, IdleCores(usable)));
 }
 
 }  // namespace
 
 void ParallelCopyWith(int threads, void* to, const void* from, size_t size) {
-  DoWith(threads, static_cast<char*>(to), static_cast<const char*>(from), size);
+  DoWith(threads, static_cast<char*>(to), static_cast<const char*>(from), size, Pages::kEntered);
 }
 
-void ParallelCopy(void* to, const void* from, size_t size) {
-  ParallelCopyWith(ThreadsFor(size), to, from, size);
+void ParallelCopy(void* to, const void* from, size_t size, Pages pages) {
+  DoWith(ThreadsFor(size, pages), static_cast<char*>(to), static_cast<const char*>(from), size,
+         pages);
 }
 
 void ParallelEnterPages(std::byte* begin, size_t bytes) {
-  DoWith(ThreadsFor(bytes), reinterpret_cast<char*>(begin), nullptr, bytes);
+  DoWith(ThreadsFor(bytes, Pages::kCold), reinterpret_cast<char*>(begin), nullptr, bytes,
+         Pages::kCold);
 }
 
 }  // namespace sheaf

@@ -188,7 +188,7 @@ ObjectLocation StoreClient::Seal(MutableBuffer buffer) {
 absl::StatusOr<ObjectLocation> StoreClient::Put(const ObjectSpec& spec, std::string_view bytes) {
   SHEAF_CHECK(bytes.size() == spec.size_bytes, "the size of the spec is that of the bytes");
   SHEAF_ASSIGN_OR_RETURN(MutableBuffer buffer, Create(spec));
-  ParallelCopy(buffer.data(), bytes.data(), bytes.size());
+  ParallelCopy(buffer.data(), bytes.data(), bytes.size(), buffer.pages());
   return Seal(std::move(buffer));
 }
 

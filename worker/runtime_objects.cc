@@ -37,7 +37,7 @@ absl::StatusOr<ObjectHandle> PutInStore(Runtime& runtime, std::string_view bytes
                                         std::span<const ObjectHandle> nested) {
   absl::StatusOr<MutableBuffer> buffer = runtime.Create(bytes.size(), kForever, nested);
   if (!buffer.ok()) return buffer.status();
-  ParallelCopy(buffer->data(), bytes.data(), bytes.size());
+  ParallelCopy(buffer->data(), bytes.data(), bytes.size(), buffer->pages());
   return runtime.Seal(*std::move(buffer), nested);
 }
 
@@ -69,14 +69,9 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
 absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline,
                                                   std::span<const ObjectHandle> nested) {
   if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
-  absl::StatusOr<MutableBuffer> buffer;
-  {
-    Lock lock(*driver_);
-    buffer = CreateNamed(*core_, *driver_, lock, clock_.Now(),
-                         {.id = core_->NextName(), .size_bytes = size}, deadline, nested);
-  }
-  if (buffer.ok()) buffer->Warm();
-  return buffer;
+  Lock lock(*driver_);
+  return CreateNamed(*core_, *driver_, lock, clock_.Now(),
+                     {.id = core_->NextName(), .size_bytes = size}, deadline, nested);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::Seal(MutableBuffer buffer,
@@ -92,14 +87,9 @@ ObjectLocation RuntimeImpl::SealValue(MutableBuffer buffer) {
 
 absl::StatusOr<MutableBuffer> RuntimeImpl::CreateValue(ObjectId id, uint32_t attempt, size_t size,
                                                        std::span<const ObjectHandle> nested) {
-  absl::StatusOr<MutableBuffer> buffer;
-  {
-    Lock lock(*driver_);
-    buffer = CreateNamed(*core_, *driver_, lock, clock_.Now(),
-                         {.id = id, .attempt = attempt, .size_bytes = size}, kForever, nested);
-  }
-  if (buffer.ok()) buffer->Warm();
-  return buffer;
+  Lock lock(*driver_);
+  return CreateNamed(*core_, *driver_, lock, clock_.Now(),
+                     {.id = id, .attempt = attempt, .size_bytes = size}, kForever, nested);
 }
 
 absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t attempt,
@@ -107,7 +97,7 @@ absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t att
                                                        std::span<const ObjectHandle> nested) {
   absl::StatusOr<MutableBuffer> buffer = CreateValue(id, attempt, bytes.size(), nested);
   if (!buffer.ok()) return buffer.status();
-  ParallelCopy(buffer->data(), bytes.data(), bytes.size());
+  ParallelCopy(buffer->data(), bytes.data(), bytes.size(), buffer->pages());
   return SealValue(*std::move(buffer));
 }
 

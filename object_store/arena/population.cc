@@ -8,9 +8,11 @@
 namespace sheaf {
 namespace {
 
-// One piece of work: 20-50 ms on pages that were never touched, so that a request waits behind one
-// at most.
-constexpr uint64_t kChunkBytes = 32 * 1024 * 1024;
+// One piece of work: 2-10 ms. Of a job two are under way, so that the memory thread goes on while the
+// loop hears of one; what another job wants waits behind two at most.
+constexpr uint64_t kChunkBytes = 16 * 1024 * 1024;
+constexpr int kUnderWay = 2;
+constexpr uint64_t kAheadBytes = 32 * 1024 * 1024;  // Populated, or given back, at a time.
 constexpr Nanos kRetryPeriod = kSecond;
 
 }  // namespace
@@ -18,7 +20,8 @@ constexpr Nanos kRetryPeriod = kSecond;
 struct Population::Job {
   std::vector<ExtentRange> left;  // The last one is next.
   std::function<void(absl::Status)> done;
-  absl::Status outcome;  // Written on the memory thread, read on the loop afterwards.
+  absl::Status outcome;  // Of the chunks that have ended; only the loop has it.
+  int under_way = 0;
 };
 
 Population::Population(Options options, const Clock& clock, ArenaMemory& arena,
@@ -35,21 +38,29 @@ void Population::Populate(std::vector<ExtentRange> ranges, std::function<void(ab
   auto job = std::make_shared<Job>();
   job->left = std::move(ranges);
   job->done = std::move(done);
-  NextChunk(job);
+  NextChunks(job);
+}
+
+void Population::NextChunks(const std::shared_ptr<Job>& job) {
+  while (job->under_way < kUnderWay && job->outcome.ok() && !job->left.empty()) NextChunk(job);
+  if (job->under_way == 0 && job->done) std::exchange(job->done, nullptr)(job->outcome);
 }
 
 void Population::NextChunk(const std::shared_ptr<Job>& job) {
-  if (!job->outcome.ok() || job->left.empty()) {
-    job->done(job->outcome);
-    return;
-  }
   ExtentRange& range = job->left.back();
   const ExtentRange chunk{range.offset, std::min(range.bytes, kChunkBytes)};
   range.offset += chunk.bytes;
   range.bytes -= chunk.bytes;
   if (range.bytes == 0) job->left.pop_back();
-  run_([&arena = arena_, job, chunk] { job->outcome = arena.Populate(chunk.offset, chunk.bytes); },
-       [this, job] { NextChunk(job); });
+  ++job->under_way;
+  // Written on the memory thread, read on the loop afterwards.
+  auto outcome = std::make_shared<absl::Status>();
+  run_([&arena = arena_, outcome, chunk] { *outcome = arena.Populate(chunk.offset, chunk.bytes); },
+       [this, job, outcome] {
+         --job->under_way;
+         if (!outcome->ok()) job->outcome = *outcome;
+         NextChunks(job);
+       });
 }
 
 void Population::OnDemand(uint64_t bytes, bool waited) {
@@ -66,7 +77,7 @@ void Population::PopulateAhead() {
   const uint64_t ready = allocator_.populated_free_bytes();
   if (ready >= ahead_bytes_) return;
   const uint64_t missing = AlignUp(ahead_bytes_ - ready, kGranuleBytes);
-  const auto range = allocator_.TakeUnpopulated(std::min(missing, kChunkBytes));
+  const auto range = allocator_.TakeUnpopulated(std::min(missing, kAheadBytes));
   if (!range) return;
   populating_ahead_ = true;
   in_flight_bytes_ += range->bytes;
@@ -83,7 +94,7 @@ void Population::PopulateAhead() {
 uint64_t Population::GiveBack(uint64_t bytes) {
   if (giving_back_) return 0;
   const auto range =
-      allocator_.TakeColdest(std::min(AlignUp(bytes, kGranuleBytes), 4 * kChunkBytes));
+      allocator_.TakeColdest(std::min(AlignUp(bytes, kGranuleBytes), 4 * kAheadBytes));
   if (!range) return 0;
   giving_back_ = true;
   in_flight_bytes_ += range->bytes;

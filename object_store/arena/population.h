@@ -47,6 +47,7 @@ class Population {
 
  private:
   struct Job;
+  void NextChunks(const std::shared_ptr<Job>& job);
   void NextChunk(const std::shared_ptr<Job>& job);
   void PopulateAhead();
 

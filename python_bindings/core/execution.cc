@@ -39,7 +39,7 @@ absl::Status Store(Execution& execution, size_t index, const Value& value) {
   const WithoutGil free;
   absl::StatusOr<MutableBuffer> buffer = execution.CreateReturn(index, size, value.nested());
   if (!buffer.ok()) return buffer.status();
-  value.CopyTo(reinterpret_cast<char*>(buffer->data()));
+  value.CopyTo(reinterpret_cast<char*>(buffer->data()), buffer->pages());
   return execution.ReturnBuffer(index, *std::move(buffer), value.nested());
 }
 

@@ -235,7 +235,7 @@ bool IsParts(PyObject* object) { return Py_TYPE(object) == parts_type; }
 
 size_t PartsBytes(PyObject* parts) { return EncodedOf(parts).bytes; }
 
-void CopyParts(PyObject* parts, char* out) {
+void CopyParts(PyObject* parts, char* out, Pages pages) {
   const EncodedParts& encoded = EncodedOf(parts);
   PartsHead head;
   head.part_count = static_cast<uint32_t>(encoded.places.size());
@@ -247,7 +247,7 @@ void CopyParts(PyObject* parts, char* out) {
     std::memset(out + at, 0, place.offset - at);
     const PartMark mark{.index = static_cast<uint32_t>(i), .digest = encoded.digest};
     std::memcpy(out + place.offset, &mark, sizeof mark);
-    encoded.values[i]->CopyTo(out + place.offset + sizeof mark);
+    encoded.values[i]->CopyTo(out + place.offset + sizeof mark, pages);
     at = place.offset + place.bytes;
   }
 }

@@ -38,7 +38,7 @@ bool IsParts(PyObject* object);
 // Of a Parts object: the bytes of the whole value.
 size_t PartsBytes(PyObject* parts);
 // Without the GIL, if need be; the caller holds a reference.
-void CopyParts(PyObject* parts, char* out);
+void CopyParts(PyObject* parts, char* out, Pages pages);
 
 // A list of all parts; nullptr: an exception is set.
 PyObject* DecodeParts(const ObjectView& view);

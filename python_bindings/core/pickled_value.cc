@@ -186,13 +186,13 @@ bool Value::EncodePickled(PyObject* value) {
   return true;
 }
 
-void Value::CopyTo(char* out) const {
-  if (plain_) return plain_->CopyTo(out);
-  if (parts_) return CopyParts(parts_.get(), out);
+void Value::CopyTo(char* out, Pages pages) const {
+  if (plain_) return plain_->CopyTo(out, pages);
+  if (parts_) return CopyParts(parts_.get(), out, pages);
   if (!pickled_) {
     const std::string_view body = native_.body();
     std::memcpy(out, body.data(), body.size());
-    ParallelCopy(out + body.size(), native_.tail().data(), native_.tail().size());
+    ParallelCopy(out + body.size(), native_.tail().data(), native_.tail().size(), pages);
     return;
   }
   PickleHead head;
@@ -207,7 +207,7 @@ void Value::CopyTo(char* out) const {
     std::memset(out + at, 0, begin - at);
     const BufferEntry entry{begin, static_cast<uint64_t>(buffers_[i].len)};
     std::memcpy(out + sizeof head + (i - 1) * sizeof entry, &entry, sizeof entry);
-    ParallelCopy(out + begin, buffers_[i].buf, entry.bytes);
+    ParallelCopy(out + begin, buffers_[i].buf, entry.bytes, pages);
     at = begin + entry.bytes;
   }
 }
@@ -225,7 +225,7 @@ absl::StatusOr<ObjectHandle> PutValue(Runtime& runtime, const Value& value) {
   const WithoutGil free;
   absl::StatusOr<MutableBuffer> buffer = runtime.Create(size, kForever, value.nested());
   if (!buffer.ok()) return buffer.status();
-  value.CopyTo(reinterpret_cast<char*>(buffer->data()));
+  value.CopyTo(reinterpret_cast<char*>(buffer->data()), buffer->pages());
   return runtime.Seal(*std::move(buffer), value.nested());
 }
 

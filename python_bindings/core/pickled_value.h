@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "object_store/parallel_copy.h"
 #include "python_bindings/core/native_codec.h"
 #include "python_bindings/core/portable_codec.h"
 #include "python_bindings/core/python.h"
@@ -51,7 +52,7 @@ class Value {
     return plain_ ? plain_->size() : outside() ? outside_bytes_ : native_.size();
   }
   // Without the GIL, if need be.
-  void CopyTo(char* out) const;
+  void CopyTo(char* out, Pages pages = Pages::kEntered) const;
   // The whole value, if it lies in one piece.
   std::string_view whole() const {
     if (plain_) return plain_->whole();

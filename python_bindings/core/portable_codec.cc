@@ -288,7 +288,7 @@ size_t PlainEncoder::size() const {
   return size;
 }
 
-void PlainEncoder::CopyTo(char* out) const {
+void PlainEncoder::CopyTo(char* out, Pages pages) const {
   if (buffers_.empty()) {
     std::memcpy(out, body_.data(), body_.size());
     return;
@@ -305,7 +305,7 @@ void PlainEncoder::CopyTo(char* out) const {
     std::memset(out + at, 0, begin - at);
     const BufferEntry entry{begin, static_cast<uint64_t>(buffers_[i].len)};
     std::memcpy(out + sizeof head + i * sizeof entry, &entry, sizeof entry);
-    ParallelCopy(out + begin, buffers_[i].buf, entry.bytes);
+    ParallelCopy(out + begin, buffers_[i].buf, entry.bytes, pages);
     at = begin + entry.bytes;
   }
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "object_store/parallel_copy.h"
 #include "python_bindings/core/python.h"
 #include "worker/owner/object_handle.h"
 
@@ -27,7 +28,8 @@ class PlainEncoder {
   bool Encode(PyObject* value, std::string_view what);
 
   size_t size() const;
-  void CopyTo(char* out) const;  // Without the GIL, if need be.
+  // Without the GIL, if need be.
+  void CopyTo(char* out, Pages pages = Pages::kEntered) const;
   // The whole value, if it lies in one piece.
   std::string_view whole() const { return buffers_.empty() ? body_ : std::string_view(); }
   const std::vector<ObjectHandle>& nested() const { return nested_; }

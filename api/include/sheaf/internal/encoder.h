@@ -85,7 +85,8 @@ class SHEAF_API Encoder {
 
   // Of the whole value.
   size_t size() const { return buffers_.empty() ? body_bytes() : SizeWithBuffers(); }
-  void CopyTo(char* out) const;
+  // `cold`: to shared memory whose pages this process has not entered.
+  void CopyTo(char* out, bool cold = false) const;
   // The whole value when there are no buffers.
   const char* body() const { return begin_; }
   size_t body_bytes() const { return static_cast<size_t>(position_ - begin_); }

@@ -372,6 +372,23 @@ TEST_CASE("all ranks get the same bits, in the arena or not") {
   });
 }
 
+TEST_CASE("an average of uint8 over more ranks than it can count is refused") {
+  Operation operation{.kind = CollectiveKind::kAllReduce, .op = ReduceOp::kAverage};
+  operation.input = operation.output = &operation;
+  operation.count = 1;
+  CHECK(CheckOperation(operation, 0, 255).ok());
+  for (const int world : {256, 257, 1000}) {  // As uint8: by 0, by 1 and by 232.
+    const absl::Status status = CheckOperation(operation, 0, world);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Catch::Contains("want int32"));
+  }
+  operation.op = ReduceOp::kMax;
+  CHECK(CheckOperation(operation, 0, 256).ok());
+  operation.op = ReduceOp::kAverage;
+  operation.type = DataType::kInt32;
+  CHECK(CheckOperation(operation, 0, 256).ok());
+}
+
 TEST_CASE("wrong arguments are refused, and the group goes on") {
   const auto implementation = GENERATE(kShm, kApart, kHierarchical);
   AsRanks(implementation, 2, [](Communicator& group) -> absl::Status {

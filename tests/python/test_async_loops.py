@@ -3,7 +3,9 @@
 
 import asyncio
 import sys
+import weakref
 
+import numpy as np
 import pytest
 import sheaf
 from conftest import WAIT_S
@@ -149,3 +151,21 @@ def test_a_hook_that_raises_where_a_call_begins_fails_no_other_call(name):
     actor.open.remote()
     assert sheaf.get(waiting, timeout=WAIT_S) == "open"
     assert sheaf.get(actor.ping.remote(), timeout=WAIT_S) == "pong"
+
+
+@sheaf.remote(num_cpus=0)
+class Holder:
+    async def lets_go(self, array):
+        known = weakref.ref(array)
+        del array
+        await asyncio.sleep(0)
+        return known() is None
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_argument_that_a_method_lets_go_of_is_free_while_it_waits(named):
+    holder = Holder.remote()
+    array = np.zeros(1_000_000, np.uint8)
+    for _ in range(3):  # The first call, and those of a method that is known to wait.
+        call = holder.lets_go.remote(array=array) if named else holder.lets_go.remote(array)
+        assert sheaf.get(call, timeout=WAIT_S)

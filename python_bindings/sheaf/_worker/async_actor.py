@@ -263,10 +263,12 @@ async def _run(
                 if type(function) is str
                 else function(actor, *positional, **keywords)
             )
+            del positional, keywords
         elif type(function) is str:
             result = getattr(actor, function)(*args)
         else:
             result = function(actor, *args)
+        del args  # What the method has let go of is free, however long it waits.
         if type(result) is types.CoroutineType or (
             type(result) is not _core.ObjectRef and inspect.isawaitable(result)
         ):

@@ -104,7 +104,12 @@ uint64_t FrontOf(const struct stat& info, uint64_t most) {
 
 // Takes the first `bytes` of a file out of it at once, whoever appends to it: ext4 and XFS can.
 bool CutFront(int fd, uint64_t bytes) {
-  return bytes > 0 && fallocate(fd, FALLOC_FL_COLLAPSE_RANGE, 0, static_cast<off_t>(bytes)) == 0;
+  if (bytes == 0) return false;
+  int cut;
+  do {
+    cut = fallocate(fd, FALLOC_FL_COLLAPSE_RANGE, 0, static_cast<off_t>(bytes));
+  } while (cut != 0 && errno == EINTR);
+  return cut == 0;
 }
 
 }  // namespace

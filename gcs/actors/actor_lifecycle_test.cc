@@ -153,7 +153,10 @@ SCENARIO("a poison actor restarts ever more slowly, and at most every ten second
 SCENARIO("an actor that does not start on one node is started on another, and all hear why") {
   ActorWorld world;
   const NodeNumber other = world.AddNode();
-  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));
+  proto::GcsRequest request = world.Registration("name", /*detached=*/true, /*max_restarts=*/-1);
+  auto& amounts = *request.mutable_register_actor()->mutable_lease()->mutable_resources();
+  (*amounts.mutable_amounts())["CPU"] = 10'000;  // Else actors are spread, whatever fails.
+  world.Ask(world.driver, request);
   const auto fail = [&](NodeNumber node, uint32_t incarnation) {
     auto report = world.Report(incarnation);
     report.mutable_died()->set_cause(proto::Death::START_FAILED);

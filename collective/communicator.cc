@@ -64,6 +64,10 @@ absl::Status CheckOperation(const Operation& operation, int rank, int world_size
   };
   if (operation.timeout <= 0)
     return wrong("a timeout of ", operation.timeout, " ns: want more than 0");
+  if (IsReduction(operation.kind) && operation.op == ReduceOp::kAverage &&
+      operation.type == DataType::kUint8 && world_size > UINT8_MAX) {
+    return wrong("uint8 cannot count ", world_size, " ranks to divide by: want int32");
+  }
   if (HasPeer(operation.kind) && (operation.peer < 0 || operation.peer >= world_size)) {
     return wrong("there is no rank ", operation.peer, " among ", world_size);
   }

@@ -45,8 +45,9 @@ size_t SizeOf(DataType type);       // Bytes of one element.
 const char* NameOf(DataType type);  // "float32"; "unknown type" beyond the last.
 
 // Integers wrap around. float16 and bfloat16 are reduced as float32 and rounded once, to nearest
-// even. kAverage of integers is the sum divided towards zero. A NaN makes the result one. uint8 is
-// for copies, and for reductions over flags.
+// even. kAverage of integers is the sum divided towards zero; that of uint8 among more than 255
+// ranks is refused, as uint8 cannot hold what to divide by. A NaN makes the result one. uint8 is for
+// copies, and for reductions over flags.
 enum class ReduceOp : uint8_t { kSum, kProduct, kMin, kMax, kAverage };
 inline constexpr int kReduceOps = 5;
 const char* NameOf(ReduceOp op);

@@ -232,23 +232,6 @@ TEST_CASE("an abort, and a rank that leaves, end what the others wait for", "[fa
                              : "rank 1 gave up: aborted: enough"));
 }
 
-TEST_CASE("a rank may leave as soon as its part is done, whatever the others still read",
-          "[faults]") {
-  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
-  constexpr size_t kCount = 3 << 20;
-  Ranks ranks;
-  for (int rank = 0; rank < 3; ++rank) {
-    ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
-      auto group = Form(implementation, rank, 3, rendezvous);
-      std::vector<float> array(kCount, rank == 0 ? 7.0f : 0.0f);
-      const absl::Status status = group->Broadcast(array.data(), kCount, DataType::kFloat32, 0);
-      group.reset();
-      Ranks::Say(Words(status) + " " + std::to_string(array[kCount - 1]));
-    });
-  }
-  for (size_t rank = 0; rank < 3; ++rank) CHECK(ranks.Line(rank) == "OK -1:  7.000000");
-}
-
 TEST_CASE("a rank that is slow holds up no other before all slots are full", "[faults]") {
   Ranks ranks;
   constexpr size_t kCount = 32 * kSlotBytes / 4;

@@ -214,6 +214,33 @@ TEST_CASE("arrays of few bytes and of a few more give the right values", "[table
   });
 }
 
+TEST_CASE("an average of 16 bits is right wherever it fits, though the sum does not") {
+  const auto implementation = GENERATE(kShm, kApart, kHierarchical);
+  const int world = GENERATE(2, 3, 4, 5);  // Nodes with as many ranks, and with one more.
+  AsRanks(implementation, world, [&](Communicator& group) -> absl::Status {
+    for (const DataType type : {DataType::kFloat16, DataType::kBfloat16}) {
+      // The largest that float16 holds; one array goes with the calls, one in pieces.
+      for (const size_t count : {size_t{9}, size_t{40'001}}) {
+        const double most = type == DataType::kFloat16 ? 65504 : 65280;
+        const auto given = [&](size_t i) {
+          return group.rank() == static_cast<int>(i % 2) ? most / 2 : most;
+        };
+        const auto average = [&](size_t) { return most - most / 2 / world; };
+        Array input(group, type, count, false), output(group, type, count, false);
+        input.Fill(0, count, given);
+        SHEAF_RETURN_IF_ERROR(
+            group.AllReduce(input.data(), output.data(), count, type, ReduceOp::kAverage));
+        SHEAF_RETURN_IF_ERROR(output.Check(0, count, average, "average"));
+        const int root = world - 1;
+        SHEAF_RETURN_IF_ERROR(
+            group.Reduce(input.data(), output.data(), count, type, root, ReduceOp::kAverage));
+        if (group.rank() == root) SHEAF_RETURN_IF_ERROR(output.Check(0, count, average, "reduce"));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
 TEST_CASE("some ranks may have their arrays in the arena and others not", "[table]") {
   const auto implementation = GENERATE(kShm, kHierarchical);
   const int world = GENERATE(2, 3);
@@ -343,6 +370,23 @@ TEST_CASE("all ranks get the same bits, in the arena or not") {
     SHEAF_RETURN_IF_ERROR(group.Broadcast(of_first.data(), of_first.size(), DataType::kFloat32, 0));
     return of_first == values ? absl::OkStatus() : absl::InternalError("rank 0 has other bits");
   });
+}
+
+TEST_CASE("an average of uint8 over more ranks than it can count is refused") {
+  Operation operation{.kind = CollectiveKind::kAllReduce, .op = ReduceOp::kAverage};
+  operation.input = operation.output = &operation;
+  operation.count = 1;
+  CHECK(CheckOperation(operation, 0, 255).ok());
+  for (const int world : {256, 257, 1000}) {  // As uint8: by 0, by 1 and by 232.
+    const absl::Status status = CheckOperation(operation, 0, world);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Catch::Contains("want int32"));
+  }
+  operation.op = ReduceOp::kMax;
+  CHECK(CheckOperation(operation, 0, 256).ok());
+  operation.op = ReduceOp::kAverage;
+  operation.type = DataType::kInt32;
+  CHECK(CheckOperation(operation, 0, 256).ok());
 }
 
 TEST_CASE("wrong arguments are refused, and the group goes on") {

@@ -22,12 +22,13 @@ enum class KernelOp : uint8_t { kSum, kProduct, kMin, kMax, kAverage };
 struct KernelCall {
   KernelType type;
   KernelOp op;
-  const void* sources;  // const std::byte* const*
-  size_t source_count;  // At least 1.
-  void* targets;        // std::byte* const*
-  size_t target_count;  // At least 1.
-  size_t count;         // Elements.
-  size_t divisor;       // Of kAverage.
+  const void* sources;   // const std::byte* const*
+  size_t source_count;   // At least 1.
+  void* targets;         // std::byte* const*
+  size_t target_count;   // At least 1.
+  size_t count;          // Elements.
+  size_t divisor;        // Of kAverage.
+  const float* weights;  // Of kAverage in 16 bits: what each source counts. nullptr: 1 each.
 };
 // Between float and float16 or bfloat16.
 struct ConvertCall {

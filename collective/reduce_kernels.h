@@ -224,17 +224,26 @@ struct Brain {
   }
 };
 
+void Weigh(float* values, size_t count, const float* weights, size_t source) {
+  if (weights == nullptr) return;
+  const float weight = weights[source];
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) values[i] *= weight;
+}
+
 template <class Codec, class Op, class Finish>
 void ReduceConverted(const uint16_t* const* sources, size_t source_count, uint16_t* const* targets,
-                     size_t target_count, size_t count, Finish finish) {
+                     size_t target_count, size_t count, const float* weights, Finish finish) {
   float sum[kBlock];
   float next[kBlock];
   uint16_t result[kBlock];
   for (size_t start = 0; start < count; start += kBlock) {
     const size_t size = count - start < kBlock ? count - start : kBlock;
     Codec::DecodeBlock(sources[0] + start, sum, size);
+    Weigh(sum, size, weights, 0);
     for (size_t s = 1; s < source_count; ++s) {
       Codec::DecodeBlock(sources[s] + start, next, size);
+      Weigh(next, size, weights, s);
 #pragma GCC ivdep
       for (size_t i = 0; i < size; ++i) sum[i] = Op::template Of<float>(sum[i], next[i]);
     }
@@ -285,7 +294,7 @@ void Converted(const KernelCall& call) {
   uint16_t* const* targets = reinterpret_cast<uint16_t* const*>(call.targets);
   WithOp<float>(call.op, call.divisor, [&](auto op, auto finish) {
     ReduceConverted<Codec, decltype(op)>(sources, call.source_count, targets, call.target_count,
-                                         call.count, finish);
+                                         call.count, call.weights, finish);
   });
 }
 

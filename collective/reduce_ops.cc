@@ -12,7 +12,8 @@ static_assert(static_cast<int>(KernelType::kFloat64) == static_cast<int>(DataTyp
               static_cast<int>(KernelOp::kMin) == static_cast<int>(ReduceOp::kMin));
 
 KernelCall CallOf(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
-                  std::span<std::byte* const> targets, size_t count, size_t divisor) {
+                  std::span<std::byte* const> targets, size_t count, size_t divisor,
+                  std::span<const float> weights = {}) {
   return {static_cast<KernelType>(type),
           static_cast<KernelOp>(op),
           sources.data(),
@@ -20,7 +21,8 @@ KernelCall CallOf(DataType type, ReduceOp op, std::span<const std::byte* const> 
           const_cast<std::byte**>(targets.data()),
           targets.size(),
           count,
-          divisor};
+          divisor,
+          weights.empty() ? nullptr : weights.data()};
 }
 
 struct Kernels {
@@ -49,9 +51,10 @@ void Reduce(DataType type, ReduceOp op, std::span<const std::byte* const> source
 }
 
 void ReduceAndDivide(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
-                     std::span<std::byte* const> targets, size_t count, size_t divisor) {
+                     std::span<std::byte* const> targets, size_t count, size_t divisor,
+                     std::span<const float> weights) {
   if (count == 0 || targets.empty()) return;
-  Best().run(CallOf(type, op, sources, targets, count, divisor));
+  Best().run(CallOf(type, op, sources, targets, count, divisor, weights));
 }
 
 void ReducePlainly(DataType type, ReduceOp op, std::span<const std::byte* const> sources,

@@ -16,9 +16,11 @@ namespace sheaf {
 // instructions it has. Thread-safe.
 void Reduce(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
             std::span<std::byte* const> targets, size_t count);
-// The same; kAverage divides by `divisor`.
+// The same; kAverage divides by `divisor`, which `type` holds. `weights` are for kAverage of
+// kFloat16 or kBfloat16: by what each source is multiplied, as float; empty: by nothing.
 void ReduceAndDivide(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
-                     std::span<std::byte* const> targets, size_t count, size_t divisor);
+                     std::span<std::byte* const> targets, size_t count, size_t divisor,
+                     std::span<const float> weights = {});
 
 // The same without the instructions of newer machines, to compare with.
 void ReducePlainly(DataType type, ReduceOp op, std::span<const std::byte* const> sources,

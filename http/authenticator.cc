@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/text/same_secret.h"
 
 namespace sheaf::http {
 namespace {
@@ -81,13 +82,6 @@ bool IsBrowser(const Request& request) {
 }
 
 }  // namespace
-
-bool SameSecret(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned char difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == 0;
-}
 
 std::string HostOf(std::string_view host_and_port) {
   const size_t bracket = host_and_port.find(']');

@@ -17,8 +17,6 @@
 
 namespace sheaf::http {
 
-// In a time that does not depend on where they differ.
-bool SameSecret(std::string_view a, std::string_view b);
 // "127.0.0.1:80" -> "127.0.0.1", "[::1]:80" -> "[::1]", in lower case.
 std::string HostOf(std::string_view host_and_port);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/text/same_secret.h"
 
 namespace sheaf {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
+#include "base/text/same_secret.h"
 #include "rpc/grpc_links_parts.h"
 #include "rpc/link_wire.h"
 

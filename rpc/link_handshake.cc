@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text/same_secret.h"
 
 namespace sheaf {
 namespace {

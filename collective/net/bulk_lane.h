@@ -39,6 +39,13 @@ class BulkSockets {
           for (UniqueFd& fd : fds_) fd.Reset();
         }) {}
 
+  // What was sent still arrives, unless they are broken.
+  ~BulkSockets() {
+    if (!broken()) CloseDelivered(fds_, kLinger);
+  }
+  BulkSockets(const BulkSockets&) = delete;
+  BulkSockets& operator=(const BulkSockets&) = delete;
+
   void Add(int peer, Lane lane, UniqueFd fd) { fds_[IndexOf(peer, lane)] = std::move(fd); }
   bool Has(int peer, Lane lane) const { return fds_[IndexOf(peer, lane)].valid(); }
   int fd(int peer, Lane lane) const { return fds_[IndexOf(peer, lane)].get(); }
@@ -52,6 +59,7 @@ class BulkSockets {
   void ForgetAfterFork();
 
  private:
+  static constexpr Nanos kLinger = kSecond;
   static size_t IndexOf(int peer, Lane lane) {
     return static_cast<size_t>(peer) * kLanes + static_cast<size_t>(lane);
   }

@@ -22,6 +22,7 @@ struct Topology {
   std::vector<std::vector<int>> nodes;  // Ranks, ascending; the first leads.
   std::vector<int> node_of;             // By rank.
   std::vector<int> place_of;            // By rank, within its node.
+  std::vector<float> weights;           // By node: how many ranks it has.
   bool even = true;                     // All nodes have as many ranks.
 
   explicit Topology(const NetGroup& group) {
@@ -35,7 +36,10 @@ struct Topology {
       place_of.push_back(static_cast<int>(node.size()));
       node.push_back(rank);
     }
-    for (const auto& node : nodes) even &= node.size() == nodes[0].size();
+    for (const auto& node : nodes) {
+      weights.push_back(static_cast<float>(node.size()));
+      even &= node.size() == nodes[0].size();
+    }
   }
   std::vector<int> Leaders() const {
     std::vector<int> leaders;
@@ -132,13 +136,17 @@ class HierarchicalOperations final : public NetOperations {
                  waiting);
   }
 
-  // Averages: 16 bits could not hold the sum of what they can hold, so they are averaged twice.
+  // Averages: 16 bits could not hold the sum of what they can hold, so they are averaged twice. An
+  // average of a node counts as often as the node has ranks.
   ReduceOp LocalOp(const Operation& operation) const {
     if (operation.op != ReduceOp::kAverage) return operation.op;
-    return Is16Bit(operation.type) && topology_.even ? ReduceOp::kAverage : ReduceOp::kSum;
+    return Is16Bit(operation.type) ? ReduceOp::kAverage : ReduceOp::kSum;
   }
-  size_t LeadersDivisor(const Operation& operation) const {
-    return LocalOp(operation) == ReduceOp::kAverage ? 0 : static_cast<size_t>(group_.world_size());
+  NetCollectives::Average LeadersAverage(const Operation& operation) const {
+    const NetCollectives::Average of_ranks{static_cast<size_t>(group_.world_size()), {}};
+    if (LocalOp(operation) != ReduceOp::kAverage) return of_ranks;
+    if (topology_.even) return {topology_.nodes.size(), {}};
+    return {of_ranks.divisor, topology_.weights};
   }
   // Memory of this rank for what stands between two steps.
   std::byte* Scratch(size_t bytes) {
@@ -171,7 +179,7 @@ class HierarchicalOperations final : public NetOperations {
     part.kind = wanted_at < 0 ? CollectiveKind::kAllReduce : CollectiveKind::kReduce;
     part.peer = std::max(wanted_at, 0);
     part.input = output;
-    return leaders_->Run(part, waiting, LeadersDivisor(operation));
+    return leaders_->Run(part, waiting, LeadersAverage(operation));
   }
 
   absl::Status AllReduce(const Operation& operation, const Waiting& waiting) {

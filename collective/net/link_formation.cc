@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/text/same_secret.h"
 #include "collective/group_epochs.h"
 #include "collective/net/node_socket.h"
 #include "collective/net/peer_links.h"
@@ -48,6 +49,10 @@ void SetOptions(const UniqueFd& fd) {
 template <class T>
 std::string_view BytesOf(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+bool SameNumbers(const uint64_t (&shown)[2], const uint64_t (&known)[2]) {
+  return SameSecret(BytesOf(shown), BytesOf(known));
 }
 
 class LinkFormation {
@@ -310,7 +315,7 @@ class LinkFormation {
       const LinkFrame& first = frames->front();
       if (first.kind != LinkFrameKind::kAnswer || first.bytes.size() != sizeof answer) return false;
       std::memcpy(&answer, first.bytes.data(), sizeof answer);
-      if (!std::equal(answer.answer, answer.answer + 2, own_.answer)) return false;
+      if (!SameNumbers(answer.answer, own_.answer)) return false;
       Join(stranger.rank, stranger.link, 8 + sizeof answer);
       return false;
     }
@@ -318,15 +323,14 @@ class LinkFormation {
     const LinkFrame& first = frames->front();
     if (first.kind != LinkFrameKind::kHello || first.bytes.size() != sizeof hello) return false;
     std::memcpy(&hello, first.bytes.data(), sizeof hello);
-    if (hello.version != kHelloVersion ||
-        !std::equal(hello.challenge, hello.challenge + 2, own_.challenge) ||
+    if (hello.version != kHelloVersion || !SameNumbers(hello.challenge, own_.challenge) ||
         hello.rank <= options_.rank || hello.rank >= options_.world_size) {
       return false;
     }
     // A successor may be faster than this rank's last look.
     Peer& peer = peers_[static_cast<size_t>(hello.rank)];
     const auto matches = [&] {
-      return peer.known && std::equal(hello.own, hello.own + 2, peer.publication.challenge);
+      return peer.known && SameNumbers(hello.own, peer.publication.challenge);
     };
     if (!matches()) {
       peer.link = Link();

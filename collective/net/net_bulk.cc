@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "base/text/same_secret.h"
 #include "collective/net/net_group.h"
 #include "collective/net/node_socket.h"
 
@@ -85,6 +86,10 @@ class BulkMeeting {
   static constexpr Nanos kHandshake = 5 * kSecond;
 
   const std::string& PlaceOf(int rank) const { return places_[static_cast<size_t>(rank)]; }
+  // Whether `shown` is what this rank told `rank`.
+  bool IsProofOf(int rank, const char (&shown)[kProofBytes]) const {
+    return SameSecret({shown, kProofBytes}, proofs_[static_cast<size_t>(rank)]);
+  }
   absl::string_view TheirProof(int rank) const {
     return absl::string_view(PlaceOf(rank)).substr(0, kProofBytes);
   }
@@ -161,8 +166,7 @@ class BulkMeeting {
     }
     Answer answer;
     if (!Hear(stranger, &answer, &open)) return open || Lose(stranger.rank);
-    if (absl::string_view(answer.proof, kProofBytes) !=
-        proofs_[static_cast<size_t>(stranger.rank)]) {
+    if (!IsProofOf(stranger.rank, answer.proof)) {
       return Lose(stranger.rank);
     }
     Join(stranger.rank, stranger.lane, std::move(stranger.fd));
@@ -177,8 +181,8 @@ class BulkMeeting {
     const auto lane = static_cast<BulkSockets::Lane>(hello.lane);
     Answer answer;
     std::memcpy(answer.proof, TheirProof(hello.rank).data(), kProofBytes);
-    if (absl::string_view(hello.proof, kProofBytes) != proofs_[static_cast<size_t>(hello.rank)] ||
-        sockets_.Has(hello.rank, lane) || !Say(stranger.fd, answer)) {
+    if (!IsProofOf(hello.rank, hello.proof) || sockets_.Has(hello.rank, lane) ||
+        !Say(stranger.fd, answer)) {
       return;
     }
     Join(hello.rank, lane, std::move(stranger.fd));

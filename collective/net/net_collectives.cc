@@ -113,8 +113,8 @@ absl::Status NetCollectives::RunInlined(const Operation& operation, const Waitin
 }
 
 absl::Status NetCollectives::Run(const Operation& operation, const Waiting& waiting,
-                                 size_t divisor) {
-  divisor_ = divisor == 0 ? members_.size() : divisor;
+                                 const Average& average) {
+  average_ = average;
   if (operation.count == 0) return absl::OkStatus();
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
@@ -198,7 +198,8 @@ void NetCollectives::ReducePiece(const Operation& operation, const Pieces& piece
                           : ScratchOf(pieces, piece, member));
   }
   std::byte* const targets[] = {ResultOf(operation, pieces, piece)};
-  sheaf::ReduceAndDivide(operation.type, operation.op, sources, targets, mine.size(), divisor_);
+  sheaf::ReduceAndDivide(operation.type, operation.op, sources, targets, mine.size(),
+                         average_.divisor, average_.weights);
 }
 
 void NetCollectives::Gather(const Operation& operation, const Pieces& pieces, size_t piece) {
@@ -261,7 +262,7 @@ absl::Status NetCollectives::ReduceFew(const Operation& operation, const Waiting
   if (Wants(operation, index_)) {
     std::byte* const targets[] = {OutputOf(operation)};
     sheaf::ReduceAndDivide(operation.type, operation.op, sources, targets, operation.count,
-                           divisor_);
+                           average_.divisor, average_.weights);
   }
   return absl::OkStatus();
 }
@@ -286,7 +287,8 @@ absl::Status NetCollectives::ReduceScatter(const Operation& operation, const Wai
     }
     SHEAF_RETURN_IF_ERROR(Await(waiting, batch));
     std::byte* const targets[] = {OutputOf(operation) + begin * element};
-    sheaf::ReduceAndDivide(operation.type, operation.op, sources, targets, count, divisor_);
+    sheaf::ReduceAndDivide(operation.type, operation.op, sources, targets, count, average_.divisor,
+                           average_.weights);
   }
   return absl::OkStatus();
 }

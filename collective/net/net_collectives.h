@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -32,8 +33,15 @@ class NetCollectives {
 
   // `waiting` has been entered by all; `operation` is what these members do for it: roots and
   // blocks are counted in members. Not for pairs. Input and output as communicator.h says.
-  // `divisor`: of averages; 0: the number of members.
-  absl::Status Run(const Operation& operation, const Waiting& waiting, size_t divisor = 0);
+  absl::Status Run(const Operation& operation, const Waiting& waiting) {
+    return Run(operation, waiting, {members_.size(), {}});
+  }
+  // An average of what stands for several ranks each, as ReduceAndDivide says.
+  struct Average {
+    size_t divisor = 1;
+    std::span<const float> weights;  // By member; valid while it runs.
+  };
+  absl::Status Run(const Operation& operation, const Waiting& waiting, const Average& average);
   // The same where the announcements had all that is needed (IsInlined). kInternal: one had not.
   bool IsInlined(const Operation& operation) const;
   absl::Status RunInlined(const Operation& operation, const Waiting& waiting);
@@ -87,7 +95,7 @@ class NetCollectives {
   NetGroup& group_;
   const std::vector<int> members_;
   int index_ = 0;
-  size_t divisor_ = 0;
+  Average average_;
   // The two pieces that are under way, by number; `begun_`: the first one's inputs are.
   BulkBatch scattered_[2];
   BulkBatch gathered_[2];

@@ -1,10 +1,13 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "collective/net/node_socket.h"
 
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -117,6 +120,45 @@ bool ConnectedToNode(const UniqueFd& fd) {
 }
 
 void SendAtOnce(const UniqueFd& fd) { Set(fd, IPPROTO_TCP, TCP_NODELAY, 1); }
+
+namespace {
+
+// Drops what has come on `fd`, or a part of much. Whether the other end may still be without
+// something that was sent.
+bool MayMissBytes(int fd) {
+  char bytes[64 * 1024];
+  ssize_t size = 1;
+  for (int turn = 0; turn < 16 && (size > 0 || errno == EINTR); ++turn) {
+    size = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (size == 0) break;
+  }
+  if (size > 0) return true;
+  if (size < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return false;
+  int missing = 0;
+  return ioctl(fd, SIOCOUTQ, &missing) == 0 && missing > 0;
+}
+
+}  // namespace
+
+void CloseDelivered(std::span<UniqueFd> connections, Nanos longest) {
+  for (const UniqueFd& fd : connections) {
+    if (fd.valid()) shutdown(fd.get(), SHUT_WR);
+  }
+  const Nanos until = MonotonicNow() + longest;
+  while (true) {
+    bool missing = false;
+    for (UniqueFd& fd : connections) {
+      if (!fd.valid()) continue;
+      if (MayMissBytes(fd.get()) && MonotonicNow() < until) {
+        missing = true;
+      } else {
+        fd.Reset();
+      }
+    }
+    if (!missing) return;
+    poll(nullptr, 0, 1);  // No event tells that bytes were taken.
+  }
+}
 
 void NoticeSilence(const UniqueFd& fd) {
   Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 
@@ -30,6 +32,12 @@ bool ConnectedToNode(const UniqueFd& fd);
 void SendAtOnce(const UniqueFd& fd);
 // The connection ends when nothing has crossed it for about 15 s though the other node was asked.
 void NoticeSilence(const UniqueFd& fd);
+
+// Closes connections without losing what was sent on them: a connection that is closed with bytes
+// that nobody here has read, or that come later, is reset, and the other end never gets what it had
+// no room for. Says that nothing more will be sent, and drops what comes until the other ends have
+// all, or have ended, or `longest` is over; those that stopped reading may still get it then.
+void CloseDelivered(std::span<UniqueFd> connections, Nanos longest);
 
 // Calls `close` in a child that is being forked, as long as this lives: a copy of a connection there
 // would keep the other end from noticing this process's end. `close` takes no locks.

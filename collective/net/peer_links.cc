@@ -69,6 +69,9 @@ PeerLinks::~PeerLinks() {
   stopping_.store(true);
   Wake();
   thread_.reset();
+  std::vector<UniqueFd> connections;
+  for (const auto& peer : peers_) connections.push_back(std::move(peer->fd));
+  CloseDelivered(connections, kLinger);
 }
 
 void PeerLinks::ForgetAfterFork() {

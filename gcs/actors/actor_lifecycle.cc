@@ -2,8 +2,11 @@
 #include "gcs/actors/actor_lifecycle.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace sheaf {
 namespace {
@@ -161,6 +164,8 @@ void ActorLifecycle::OnCurrentReport(CallPtr call, const ActorId& id, ActorEntry
       } else if (report.died().cause() == proto::Death::START_FAILED &&
                  placement_.OnlyRayletKnowsGroup(entry.record.lease())) {
         what.event = ActorEvent::kKilled;  // Its group is gone, for good.
+      } else if (report.died().cause() == proto::Death::START_FAILED) {
+        entry.avoid = node;  // Another may have the code or the environment that it lacks.
       }
       what.death = report.died();
       return Happen(std::move(call), std::move(what));
@@ -264,8 +269,10 @@ void ActorLifecycle::Apply(const Happening& what, const ActorStep& step,
       if (what.event == ActorEvent::kDied) entry.quick_deaths = quick ? entry.quick_deaths + 1 : 0;
       entry.alive_since = 0;
       if (!what.stays) entry.asked = 0;
-      entry.next_order = now + (what.event == ActorEvent::kDied ? RestartDelay(entry.quick_deaths)
-                                                                : MoveDelay(entry.given_back));
+      const Nanos delay = what.event == ActorEvent::kDied ? RestartDelay(entry.quick_deaths)
+                                                          : MoveDelay(entry.given_back);
+      entry.next_order = now + delay;
+      if (what.event == ActorEvent::kDied && quick) TellDelay(what, entry, host, delay);
       break;
     }
     case ActorAction::kSetDead:
@@ -280,6 +287,25 @@ void ActorLifecycle::Apply(const Happening& what, const ActorStep& step,
     Order(what.id, entry);
   const JobNumber job = entry.info().job();
   if (step.action == ActorAction::kSetDead && !table_.HasDetachedOf(job)) on_last_detached_(job);
+}
+
+// Each failed start is not an event, or an actor that never starts would push out all others.
+void ActorLifecycle::TellDelay(const Happening& what, ActorEntry& entry, NodeNumber host,
+                               Nanos delay) {
+  proto::ActorInfo* info = entry.record.mutable_info();
+  const auto deaths = static_cast<unsigned>(entry.quick_deaths);
+  const std::string seconds = absl::StrCat(delay / kMillisecond, " ms");
+  if (delay > 0) {
+    info->set_words(absl::StrCat("its next start, ", seconds, " after the last, as it ended ",
+                                 deaths, " times in a row within ", kQuickDeath / kSecond,
+                                 " s: ", what.death.message()));
+  }
+  if (what.death.cause() != proto::Death::START_FAILED || !std::has_single_bit(deaths)) return;
+  context_.events.Add(
+      proto::EventRow::ACTOR_DIED, proto::EventRow::WARNING,
+      absl::StrCat("actor ", info->class_name(), " did not start on node ", host, ", ", deaths,
+                   " times in a row; again in ", seconds, ": ", what.death.message()),
+      {.node = host, .job = info->job(), .id = what.id.ToHex()});
 }
 
 void ActorLifecycle::OnNodeDead(NodeNumber node, const proto::Death& death) {

@@ -68,6 +68,8 @@ class ActorLifecycle {
   void Happen(CallPtr call, Happening what);
   Outcome Plan(const Happening& what);
   void Apply(const Happening& what, const ActorStep& step, proto::ActorRecord record);
+  // Says why an actor that ended soon after its start is not started again at once.
+  void TellDelay(const Happening& what, ActorEntry& entry, NodeNumber host, Nanos delay);
   void Accept(NodeNumber node, const ActorId& id, const std::string& pending);
   void Order(const ActorId& id, ActorEntry& entry);
   bool FindNode(const ActorId& id, ActorEntry& entry);

@@ -150,6 +150,53 @@ SCENARIO("a poison actor restarts ever more slowly, and at most every ten second
   CHECK(waits.back() == 10 * kSecond);
 }
 
+SCENARIO("an actor that does not start on one node is started on another, and all hear why") {
+  ActorWorld world;
+  const NodeNumber other = world.AddNode();
+  proto::GcsRequest request = world.Registration("name", /*detached=*/true, /*max_restarts=*/-1);
+  auto& amounts = *request.mutable_register_actor()->mutable_lease()->mutable_resources();
+  (*amounts.mutable_amounts())["CPU"] = 10'000;  // Else actors are spread, whatever fails.
+  world.Ask(world.driver, request);
+  const auto fail = [&](NodeNumber node, uint32_t incarnation) {
+    auto report = world.Report(incarnation);
+    report.mutable_died()->set_cause(proto::Death::START_FAILED);
+    report.mutable_died()->set_message("it uses Sheaf 0.0.9, the node 0.1.0");
+    world.SendReport(node, report);
+  };
+  const auto messages = [&] {
+    proto::GcsRequest request;
+    request.mutable_list_events()->set_limit(100);
+    proto::StateFilter* filter = request.mutable_list_events()->add_filters();
+    filter->set_key("kind");
+    filter->set_value("ACTOR_DIED");
+    std::vector<std::string> all;
+    const proto::GcsReply reply = world.Ask(world.driver, request);
+    for (const auto& event : reply.events().events()) all.push_back(event.message());
+    return all;
+  };
+  NodeNumber last = 0;
+  for (uint32_t incarnation = 1; incarnation <= 9; ++incarnation) {
+    NodeNumber asked = 0;
+    while (asked == 0) {
+      for (const NodeNumber node : {world.node, other}) {
+        const std::vector<uint32_t> told = world.Starts(node);
+        if (std::count(told.begin(), told.end(), incarnation) > 0) asked = node;
+      }
+      if (asked == 0) world.Pass(100 * kMillisecond, {world.node, other});
+    }
+    CHECK(asked != last);
+    last = asked;
+    fail(asked, incarnation);
+  }
+  CHECK(
+      world.Lookup(world.id).words() ==
+      "its next start, 10000 ms after the last, as it ended 9 times in a row within 10 s: it uses "
+      "Sheaf 0.0.9, the node 0.1.0");
+  const std::vector<std::string> told = messages();  // Of the first, second, fourth and eighth.
+  REQUIRE(told.size() == 4);
+  CHECK_THAT(told[3], Catch::Contains("8 times in a row; again in 6400 ms: it uses Sheaf 0.0.9"));
+}
+
 SCENARIO("an incarnation is durable before a raylet hears of it") {
   ActorWorld world;
   world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));

@@ -320,6 +320,7 @@ PyObject* PythonHandler::TakeCalls(PyObject* timeout) {
   for (std::shared_ptr<Execution>& execution : calls) {
     const Owned call = Owned::Steal(Prepare(execution));
     if (!call || PyList_Append(list.get(), call.get()) != 0) FailWithException(*execution);
+    execution.reset();  // A call that ends on the loop leaves with what it is about.
   }
   return list.Release();
 }
@@ -344,7 +345,7 @@ Owned Special(const Execution& execution, const Owned& function, const CallArgum
 }  // namespace
 
 // nullptr: an exception is set.
-PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
+PyObject* PythonHandler::Prepare(const std::shared_ptr<Execution>& execution) {
   if (ended_ != nullptr) {
     PyErr_SetNone(actor_exit.get());
     return nullptr;
@@ -361,7 +362,7 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
   }
   const Owned list = AsTuple(arguments);
   const Owned special = Special(*execution, function, arguments);
-  const Owned object = Owned::Steal(NewExecutionObject(std::move(execution)));
+  const Owned object = Owned::Steal(NewExecutionObject(execution));
   if (!list || !object || !special) return nullptr;
   return PyTuple_Pack(5, object.get(), function.get(), self.get(), list.get(), special.get());
 }

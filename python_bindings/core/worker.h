@@ -54,7 +54,7 @@ class PythonHandler final : public TaskHandler {
   Owned Find(const proto::TaskTemplate& spec);
   Owned Load(const proto::TaskTemplate& spec);
   void Run(const std::shared_ptr<Execution>& execution);
-  PyObject* Prepare(std::shared_ptr<Execution> execution);
+  PyObject* Prepare(const std::shared_ptr<Execution>& execution);
   void ShowLease(const proto::LeaseSpec& lease);
   void ExitActor();
   void EndInstance();

@@ -81,7 +81,9 @@ std::vector<LogBatch> LogTailer::Poll() {
   }
   for (const std::string& job : jobs_) {
     if (IsToRotate(job, SizeOf(files_.PathOf(job)), options_.max_job_bytes))
-      files_.Rotate(job, options_.job_backups).IgnoreError();  // The next Poll tries again.
+      files_.Rotate(job, options_.job_backups)
+          .status()
+          .IgnoreError();  // The next Poll tries again.
   }
   return batches;
 }
@@ -142,9 +144,15 @@ bool LogTailer::IsToRotate(const std::string& name, int64_t bytes, int64_t most)
 }
 
 void LogTailer::Rotate(Stream& stream) {
-  if (!files_.Rotate(fs::path(stream.path).filename(), 1).ok())
-    return;  // The next Poll tries again.
+  // What came since has yet to be read, and stays.
+  const absl::StatusOr<uint64_t> moved =
+      files_.Rotate(fs::path(stream.path).filename(), 1, static_cast<uint64_t>(stream.offset));
+  if (!moved.ok()) return;  // The next Poll tries again.
   stream.rotated = true;
+  stream.offset -= static_cast<int64_t>(*moved);
+  if (stream.offset >= 0) return;
+  stream.skipped -= stream.offset;  // The whole file had to go.
+  stream.left_out -= stream.offset;
   stream.offset = 0;
 }
 

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <linux/falloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,12 +74,13 @@ std::string ReadAt(int fd, uint64_t from, uint64_t bytes) {
   return out;
 }
 
-// To the end, also what comes meanwhile, but about `most` bytes at most. How many it were.
-absl::StatusOr<uint64_t> Copy(int from, int to, uint64_t most) {
+// From `begin` on, to the end, also what comes meanwhile, but `most` bytes at most. How many it were.
+absl::StatusOr<uint64_t> Copy(int from, int to, uint64_t begin, uint64_t most) {
   std::string buffer(kChunk, '\0');
   uint64_t copied = 0;
   while (copied < most) {
-    const ssize_t n = pread(from, buffer.data(), buffer.size(), static_cast<off_t>(copied));
+    const ssize_t n = pread(from, buffer.data(), std::min<uint64_t>(buffer.size(), most - copied),
+                            static_cast<off_t>(begin + copied));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return absl::ErrnoToStatus(errno, "a log cannot be read");
     if (n == 0) break;
@@ -91,6 +93,23 @@ absl::StatusOr<uint64_t> Copy(int from, int to, uint64_t most) {
     copied += static_cast<uint64_t>(n);
   }
   return copied;
+}
+
+// How much of a file can be cut off its front: whole blocks, at most `most` bytes, and not all.
+uint64_t FrontOf(const struct stat& info, uint64_t most) {
+  const auto block = static_cast<uint64_t>(std::max<blksize_t>(info.st_blksize, 1));
+  const auto bytes = static_cast<uint64_t>(info.st_size);
+  return bytes == 0 ? 0 : std::min(most, bytes - 1) / block * block;
+}
+
+// Takes the first `bytes` of a file out of it at once, whoever appends to it: ext4 and XFS can.
+bool CutFront(int fd, uint64_t bytes) {
+  if (bytes == 0) return false;
+  int cut;
+  do {
+    cut = fallocate(fd, FALLOC_FL_COLLAPSE_RANGE, 0, static_cast<off_t>(bytes));
+  } while (cut != 0 && errno == EINTR);
+  return cut == 0;
 }
 
 }  // namespace
@@ -223,7 +242,7 @@ absl::StatusOr<proto::LogPiece> LogFiles::Read(const proto::LogQuestion& questio
   return piece;
 }
 
-absl::Status LogFiles::Rotate(const std::string& name, int backups) {
+absl::StatusOr<uint64_t> LogFiles::Rotate(const std::string& name, int backups, uint64_t most) {
   const std::string path = PathOf(name);
   const MutexLock lock(mutex_);
   struct stat info;
@@ -236,17 +255,25 @@ absl::Status LogFiles::Rotate(const std::string& name, int backups) {
   unlink(backup.c_str());
   const UniqueFd to(
       open(backup.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  const absl::StatusOr<uint64_t> copied =
-      to.valid() ? Copy(from.get(), to.get(), static_cast<uint64_t>(info.st_size) + kMaxMore)
-                 : absl::ErrnoToStatus(errno, backup);
-  if (!copied.ok()) unlink(backup.c_str());
-  if (fstat(from.get(), &info) != 0 || ftruncate(from.get(), 0) != 0)
-    return absl::ErrnoToStatus(errno, path);
-  // What is in no part has no numbers, or those of what is would change.
-  moved_[name] += copied.ok() ? *copied : static_cast<uint64_t>(info.st_size);
-  if (!copied.ok())
+  const uint64_t front = FrontOf(info, most);
+  absl::StatusOr<uint64_t> copied =
+      to.valid() ? Copy(from.get(), to.get(), 0, front) : absl::ErrnoToStatus(errno, backup);
+  uint64_t moved = front;
+  if (!CutFront(from.get(), front)) {
+    if (copied.ok()) {
+      copied = Copy(from.get(), to.get(), front, static_cast<uint64_t>(info.st_size) + kMaxMore);
+    }
+    if (fstat(from.get(), &info) != 0 || ftruncate(from.get(), 0) != 0)
+      return absl::ErrnoToStatus(errno, path);
+    // What is in no part has no numbers, or those of what is would change.
+    moved = copied.ok() ? front + *copied : static_cast<uint64_t>(info.st_size);
+  }
+  moved_[name] += moved;
+  if (!copied.ok()) {
+    unlink(backup.c_str());
     Log(LogLevel::kError, "a part of ", name, " is lost: ", copied.status().ToString());
-  return absl::OkStatus();
+  }
+  return moved;
 }
 
 uint64_t LogFiles::MovedOut(const std::string& name) const {

@@ -1,8 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The files that the processes of a node write into one directory. A file that has grown too long
-// is emptied in place, as its writer has it open: what was in NAME goes to NAME.1, what was there
-// to NAME.2, and so on. Together they are one text, of which each byte keeps its number; only the
-// oldest part goes. Thread-safe.
+// is made short in place, as its writer has it open and goes on appending: what was in NAME goes to
+// NAME.1, what was there to NAME.2, and so on. Together they are one text, of which each byte keeps
+// its number; only the oldest part goes. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -41,10 +41,14 @@ class LogFiles {
   absl::StatusOr<proto::LogPiece> Read(const proto::LogQuestion& question) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Empties the file; `backups` (at least 1) of its older parts stay. What its writer appends
-  // between the end of the copy and the emptying, a few microseconds, is lost; where the copy
-  // fails, as the disk is full, all is, and a word of it goes to the node's log.
-  absl::Status Rotate(const std::string& name, int backups) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Moves the first bytes of the file out of it, whole blocks of the file system and at most `most`
+  // bytes; `backups` (at least 1) of its older parts stay. How many it were. A file of less than a
+  // block, or on a file system that cannot cut off the front of a file (tmpfs, btrfs), is copied and
+  // emptied whole, and what its writer appends between the two, for some microseconds, is lost.
+  // Where the copy fails, as the disk is full, what was to be moved is lost, and a word of it goes to
+  // the node's log.
+  absl::StatusOr<uint64_t> Rotate(const std::string& name, int backups, uint64_t most = UINT64_MAX)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Of the log's bytes so many were moved out of the file: its first one has that number.
   uint64_t MovedOut(const std::string& name) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Deletes the file with its older parts.

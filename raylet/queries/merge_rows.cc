@@ -172,6 +172,19 @@ void MergeCounts(const google::protobuf::RepeatedPtrField<proto::CountRow>& rows
 }
 
 void AppendNewActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* rows, StateAsked& asked) {
+  // A raylet that starts an actor anew does not know how the one before ended; the GCS does.
+  absl::flat_hash_map<std::string_view, std::string_view> deaths;
+  for (const proto::ActorRow& row : *rows) {
+    const bool starts = row.state() != "ALIVE" && row.state() != "DEAD";
+    if (starts && !row.death().empty() && asked.actors.contains(row.actor_id()))
+      deaths.emplace(row.actor_id(), row.death());
+  }
+  for (proto::ActorRow& known : *asked.answer.mutable_actors()) {
+    if (deaths.empty()) break;
+    const auto death = deaths.find(known.actor_id());
+    if (death != deaths.end() && known.state() == "PENDING")
+      known.set_death(std::string(death->second));
+  }
   AppendNew(rows, asked.answer.mutable_actors(), &ActorIdOf, asked.actors, asked);
 }
 

@@ -2,6 +2,7 @@
 // Rows of many who answer as those of one answer.
 #include <catch2/catch.hpp>
 
+#include "raylet/queries/merge_rows.h"
 #include "raylet/raylet.h"
 #include "raylet/raylet_node_for_test.h"
 
@@ -29,6 +30,28 @@ SCENARIO("counts of a function are one row, whichever nodes ran it") {
   CHECK(answers[0].functions(0).finished() == 4);
   CHECK(answers[0].functions(0).run_time(0) == 2);
   CHECK(answers[0].functions(1).finished() == 2);
+}
+
+SCENARIO("an actor that is started anew has what ended it before, whoever lists it") {
+  StateAsked asked;
+  asked.limit = 10;
+  const auto append = [&](const std::string& id, const std::string& state,
+                          const std::string& death) {
+    google::protobuf::RepeatedPtrField<proto::ActorRow> rows;
+    proto::ActorRow& row = *rows.Add();
+    row.set_actor_id(id);
+    row.set_state(state);
+    row.set_death(death);
+    AppendNewActors(&rows, asked);
+  };
+  append("starts", "PENDING", "");  // As the raylet that starts it knows it.
+  append("runs", "ALIVE", "");
+  append("starts", "STARTING", "no worker could be started");
+  append("runs", "RESTARTING", "it was killed");  // Older than what its raylet says.
+  REQUIRE(asked.answer.actors_size() == 2);
+  CHECK(asked.answer.actors(0).state() == "PENDING");
+  CHECK(asked.answer.actors(0).death() == "no worker could be started");
+  CHECK(asked.answer.actors(1).death().empty());
 }
 
 SCENARIO("rows that are not wanted take no room in an answer") {

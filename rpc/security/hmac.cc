@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "rpc/security/hmac.h"
 
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
@@ -53,10 +52,6 @@ Digest RunningSha256::Finish() {
       EVP_DigestFinal_ex(context_, reinterpret_cast<unsigned char*>(out.data()), &size) == 1;
   SHEAF_CHECK(done && size == out.size(), "SHA256 of a running sum failed");
   return out;
-}
-
-bool SameSecret(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 Digest SecretBytes() {

@@ -32,8 +32,6 @@ class RunningSha256 {
  private:
   evp_md_ctx_st* context_;
 };
-// In a time that does not depend on where they differ.
-bool SameSecret(std::string_view a, std::string_view b);
 // Fit for nonces and keys.
 Digest SecretBytes();
 

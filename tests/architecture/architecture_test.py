@@ -177,6 +177,7 @@ class PlantedViolations(unittest.TestCase):
             "CLI11, which takes 12 s to compile": "#include <CLI/CLI.hpp>",
             "spdlog, which takes 6 s to compile": "#include <spdlog/spdlog.h>",
             "prometheus-cpp": "prometheus::MetricFamily family;",
+            "the plain comparison of secrets": ("if (Shown(peer) != peer.proof) return;"),
             "Boost.Beast and Asio": "#include <boost/asio/post.hpp>",
         }
         self.assertEqual({rule.what for rule in rules.WORLD}, set(uses))

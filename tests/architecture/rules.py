@@ -193,6 +193,12 @@ WORLD = [
         r"openssl/",
         "rpc/security/hmac.* rpc/security/certificates.* http/authenticator.* http/certificate_for_test.h",
     ),
+    WorldRule(
+        "the plain comparison of secrets",  # SameSecret takes the same time for all.
+        r"(?:std::equal|memcmp)\([^;]*\b(?:proof|challenge|answer|token|secret|mac)s?_?\b|"
+        r"[!=]= *(?:[\w.]+(?:\.|->))?(?:proof|challenge|token|secret|mac)s?_?(?:\[|;|\)| *[&|?])",
+        "base/text/same_secret.h",
+    ),
     WorldRule("Boost.Beast and Asio", r"boost/(?:beast|asio)", "http/*"),
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl/*"),
     WorldRule(

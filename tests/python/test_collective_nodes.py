@@ -3,12 +3,14 @@
 
 import os
 import signal
+import sys
 
 import numpy as np
 import pytest
 import sheaf
 from conftest import WAIT_S, joined_cluster
 from sheaf import train
+from sheaf.exceptions import ActorDiedError
 from sheaf.util.collective import Group
 
 
@@ -55,12 +57,37 @@ class Rank:
             float(other[-1]),
         )
 
+    def send_what_nobody_receives(self):
+        self.group.send(np.zeros(1 << 16, "uint8"), 1 - self.group.rank)
+
+    def send_and_end(self, how):
+        self.group.send(np.full(1 << 20, 7, "uint8"), 1 - self.group.rank)
+        if how == "exit_actor":
+            sheaf.actor.exit_actor()
+        sys.exit(3)
+
+    def receive(self):
+        array = np.zeros(1 << 20, "uint8")
+        self.group.recv(array, 1 - self.group.rank)
+        return array.sum()
+
     def failure(self):
         try:
             self.group.all_reduce(np.ones(1 << 18), timeout=WAIT_S)
         except Exception as error:
             return type(error).__name__, error.rank, str(error)
         return None
+
+
+@pytest.mark.parametrize("how", ["exit_actor", "sys.exit"])
+def test_what_a_rank_sent_arrives_though_its_process_ends(cluster, how):
+    sender, receiver = ranks_of(["first", "second"])
+    sheaf.get([sender.form.remote(2, 0), receiver.form.remote(2, 1)], timeout=2 * WAIT_S)
+    # Bytes that the sender has not read when it ends: a plain end resets the connection.
+    sheaf.get(receiver.send_what_nobody_receives.remote(), timeout=WAIT_S)
+    with pytest.raises(ActorDiedError):
+        sheaf.get(sender.send_and_end.remote(how), timeout=WAIT_S)
+    assert sheaf.get(receiver.receive.remote(), timeout=WAIT_S) == 7 << 20
 
 
 def ranks_of(places):

@@ -129,7 +129,8 @@ def test_the_command_line_follows_a_job_on_another_node(cluster, client, there, 
         assert shell.returncode == 0
 
 
-# Each round comes over the size of a file by one write, and pauses while that is emptied.
+# Each round comes over the size of a file by one write, and pauses until that is rotated, when less
+# than a block of the file system is left in it.
 FILL = """
 import os, sys, time
 log, lines = sys.argv[1], int(sys.argv[2])
@@ -139,7 +140,7 @@ for round in range(3):
         while part:
             part = part[os.write(1, part):]
     deadline = time.monotonic() + 20
-    while os.path.getsize(log) > 0:
+    while os.path.getsize(log) > 4096:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 print('the end', flush=True)
@@ -147,7 +148,7 @@ print('the end', flush=True)
 
 
 def test_what_a_job_prints_is_bounded_and_its_end_is_served(client, there, tmp_path):
-    """It pauses, so that its file is emptied seven times, of which five parts are kept."""
+    """It pauses, so that its file is rotated seven times, of which five parts are kept."""
     program = tmp_path / "fill.py"
     program.write_text(FILL.replace("range(3)", "range(7)"))
     job, count = "bounded", 850_000  # Of 20 bytes: more than a file may have.

@@ -20,6 +20,7 @@ from sheaf.util import state
 from test_jobs import dashboard_of
 
 SMALL = 200_000  # Bytes of a worker's log before it is rotated.
+BLOCK = 4096  # Of the file system, at most: less stays in a file that is rotated.
 NODE = {"object_store_memory": 64 << 20, "env_vars": {"SHEAF_WORKER_LOG_BYTES": str(SMALL)}}
 
 
@@ -220,8 +221,8 @@ def test_a_log_that_shrinks_is_read_from_its_beginning_with_a_note(there):
 
 
 def test_a_log_that_is_rotated_while_it_is_followed_comes_whole(there):
-    """What falls into the microseconds between the copy and the emptying may lack, if anything
-    does; so the writer pauses before each rotation."""
+    """The writer pauses before each rotation: of older parts there is one, and where the file system
+    cannot cut off the front of a file, what is written while it is emptied lacks."""
     writer = Writer.remote()
     pid = sheaf.get(writer.write.remote("begin\n"))
     log = log_of(there, pid)
@@ -230,12 +231,13 @@ def test_a_log_that_is_rotated_while_it_is_followed_comes_whole(there):
     for round in range(4):
         wanted = [f"{round} " + "x" * 997 + "\n"] * 210
         sheaf.get(writer.write.remote(wanted[0], 210))
-        wait_until(lambda: log.stat().st_size == 0, "the log is not rotated")
+        wait_until(lambda: log.stat().st_size <= BLOCK, "the log is not rotated")
         assert [lines.next() for _ in wanted] == wanted  # Of older parts there is one.
-    assert pathlib.Path(f"{log}.1").stat().st_size > SMALL
-    # The end of it, beyond what is in the file of its name, which is empty now.
-    assert list(state.get_log(pid=pid, tail=2)) == wanted[-2:]
-    assert list(state.get_log(node_id=there.node_id, filename=log.name)) == []
+    assert pathlib.Path(f"{log}.1").stat().st_size > SMALL - BLOCK
+    # The end of it, beyond what is in the file of its name, which has less than a block now.
+    assert list(state.get_log(pid=pid, tail=9)) == wanted[-9:]
+    rest = "".join(state.get_log(node_id=there.node_id, filename=log.name))
+    assert len(rest) <= BLOCK and "".join(wanted).endswith(rest)
     sheaf.kill(writer)
 
 

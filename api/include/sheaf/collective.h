@@ -78,8 +78,9 @@ class SHEAF_API DeadGroupError : public CollectiveError {
   ~DeadGroupError() override;
 };
 
-// How arrays become one. Integers wrap around, and their average is rounded towards zero. Where one
-// rank has a NaN the result is a NaN.
+// How arrays become one. Integers wrap around, and their average is rounded towards zero; that of
+// uint8 among more than 255 ranks is an error, as uint8 cannot hold what to divide by. Where one rank
+// has a NaN the result is a NaN.
 enum class Op : uint8_t { kSum, kProduct, kMin, kMax, kAverage };
 
 // The bits of a number that C++20 has no type for. It is reduced as float and rounded once.

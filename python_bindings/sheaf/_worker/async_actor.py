@@ -15,6 +15,7 @@ import contextvars
 import inspect
 import selectors
 import threading
+import traceback
 import types
 from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -81,8 +82,25 @@ def _the_loop() -> asyncio.AbstractEventLoop:
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Until the process ends: callers wait for what the loop runs, though user code stops it, or
+    raises out of it what asyncio lets through."""
     asyncio.set_event_loop(loop)
-    loop.run_forever()
+    while True:
+        try:
+            loop.run_forever()
+        except BaseException as error:
+            _leave_by(error)
+        if loop.is_closed():
+            main.leave_process(RuntimeError("the event loop of the actor was closed: let it run"))
+
+
+def _leave_by(error: BaseException) -> None:
+    """What SystemExit does in a call it does in a task, or callback, of the user's, too. Other
+    exceptions are told; the actor goes on without what raised them."""
+    if not _ends_actor(error):
+        traceback.print_exception(error)
+    elif not _running:
+        _leave()
 
 
 _group_loops: dict[
@@ -155,18 +173,23 @@ def _start(calls: list[_Call]) -> bool:
         for index, call in enumerate(calls):
             calls[index] = ()  # type: ignore[call-overload]  # Its arguments go with the call.
             function = call[1]
-            if _group_loops and function not in _OF_THE_RUNTIME:
-                loop = _group_loops.get(call[4][2] if call[4] else "") or _group_loops[""]
-                loop.call_soon_threadsafe(_begin_in, loop, call)
-                continue
-            if later or function in _waits or not spare_task.LENDS:
-                beginner.begin_later(_run(True, *call))
-                later = True  # Those behind it begin behind it.
-                continue
-            task = beginner.begin(_first_step, call)
-            if task is not None:
-                _running[call[0].task()] = task
-                _waits.add(function)
+            try:
+                if _group_loops and function not in _OF_THE_RUNTIME:
+                    loop = _group_loops.get(call[4][2] if call[4] else "") or _group_loops[""]
+                    loop.call_soon_threadsafe(_begin_in, loop, call)
+                    continue
+                if later or function in _waits or not spare_task.LENDS:
+                    beginner.begin_later(_run(True, *call))
+                    later = True  # Those behind it begin behind it.
+                    continue
+                task = beginner.begin(_first_step, call)
+                if task is not None:
+                    _running[call[0].task()] = task
+                    _waits.add(function)
+            except BaseException as error:  # Of a hook of the user's, or a task factory.
+                if not inside:
+                    beginner.begin_anew()
+                _fail(call[0], error)
     finally:
         if not inside:
             beginner.pause()
@@ -174,7 +197,10 @@ def _start(calls: list[_Call]) -> bool:
 
 
 def _begin_in(loop: asyncio.AbstractEventLoop, call: _Call) -> None:
-    _running[call[0].task()] = loop.create_task(_run(True, *call))
+    try:
+        _running[call[0].task()] = spare_task.task_of(_run(True, *call), loop)
+    except BaseException as error:
+        _fail(call[0], error)
 
 
 def _first_step(call: _Call) -> tuple[Coroutine[Any, Any, None], Any] | None:
@@ -237,10 +263,12 @@ async def _run(
                 if type(function) is str
                 else function(actor, *positional, **keywords)
             )
+            del positional, keywords
         elif type(function) is str:
             result = getattr(actor, function)(*args)
         else:
             result = function(actor, *args)
+        del args  # What the method has let go of is free, however long it waits.
         if type(result) is types.CoroutineType or (
             type(result) is not _core.ObjectRef and inspect.isawaitable(result)
         ):
@@ -263,10 +291,16 @@ async def _run(
 
 def _fail(execution: Any, error: BaseException) -> bool:
     """Ends a call by what it has raised; whether that is the end of the actor."""
+    leaves = _ends_actor(error)
+    execution.fail(ActorExit() if isinstance(error, SystemExit) else error)
+    return leaves
+
+
+def _ends_actor(error: BaseException) -> bool:
+    """Whether what was raised is the end of the actor. It begins then."""
     if isinstance(error, SystemExit) and error.code != 0:
         main.leave_process(error)
     leaves = isinstance(error, (ActorExit, SystemExit))
-    execution.fail(ActorExit() if isinstance(error, SystemExit) else error)
     if leaves:
         _begin_to_leave()
     return leaves

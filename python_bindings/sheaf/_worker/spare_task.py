@@ -42,6 +42,17 @@ def first_step_of(
         return None
 
 
+def task_of(
+    coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop
+) -> asyncio.Task[None]:
+    """A task of its own; raises what a task factory of the user's raises."""
+    try:
+        return loop.create_task(coroutine)
+    except BaseException:
+        coroutine.close()  # Nobody else will await it.
+        raise
+
+
 @types.coroutine
 def rest_of(coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Generator[Any, Any, Any]:
     """What a coroutine does that waits for `awaited`, for another one that awaits this."""
@@ -118,7 +129,16 @@ class Beginner:
     def begin_later(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Gives it a task of its own, which begins behind all that the loop has to do already."""
         self.scheduled = True
-        self._loop.create_task(coroutine)
+        task_of(coroutine, self._loop)
+
+    def begin_anew(self) -> None:
+        """After something that `begin` raised: the next call gets another task."""
+        self.begins = False
+        self.pause()
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            self.scheduled = True
+            spare.leave(None)
 
 
 @types.coroutine

@@ -118,7 +118,7 @@ def test_cached_blocks_are_made_once(tmp_path):
 def test_caching_that_is_not_there():
     with pytest.raises(ValueError, match="level='ram': want one of"):
         data.range(3).cache("ram")
-    with pytest.raises(NotImplementedError, match="replicas above 1"):
+    with pytest.raises(NotImplementedError, match="only level='disk' keeps copies"):
         data.range(3).cache(replicas=2)
 
 

@@ -13,7 +13,7 @@ import dataclasses
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ class CachedFile:
         ref: the block, from which it is made again; None: it cannot be.
         node_id: whose disk it is on.
         path: there.
+        copies: further files of it, on other nodes.
     """
 
     name: str
@@ -49,6 +50,7 @@ class CachedFile:
     ref: Any
     node_id: str = ""
     path: str = ""
+    copies: Sequence[CachedFile] = ()
 
     @property
     def metadata(self) -> blocks.BlockMetadata:
@@ -59,13 +61,15 @@ class CachedFile:
         yield self.table()
 
     def table(self) -> Any:
-        """The rows: mapped, where the file is here; sent by the node that has it; or made again."""
-        found = self.mapped()
+        """The rows: mapped, where a file is here; sent by a node that has one; or made again."""
         here = sheaf.get_runtime_context().get_node_id()
-        if found is None and self.node_id != here:
-            found = _read_there(self)
-        if found is not None:
-            return found
+        files = (self, *self.copies)
+        for file in files:
+            if (found := file.mapped()) is not None:
+                return found
+        for file in files:
+            if file.node_id != here and (found := _read_there(file)) is not None:
+                return found
         if self.ref is None:
             raise CacheLostError(self.path, self.node_id)
         return self.cut(sheaf.get(self.ref))
@@ -96,7 +100,7 @@ def node_of(work: Any) -> str:
 def _read_there(file: CachedFile) -> Any:
     """The rows from the node of the file; None: it is dead, or the file is lost."""
     there = NodeAffinitySchedulingStrategy(file.node_id, soft=False)
-    bare = dataclasses.replace(file, ref=None)
+    bare = dataclasses.replace(file, ref=None, copies=())
     try:
         return sheaf.get(_mapped.options(scheduling_strategy=there).remote(bare))
     except exceptions.RayError:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -30,11 +31,11 @@ class _Filed(Kept):
 
     Attributes:
         file: it.
-        writing: a reference that is ready when the file has been written once more.
+        writing: references that are ready when it and its copies have been written once more.
     """
 
     file: Any = None
-    writing: Any = None
+    writing: list[Any] = dataclasses.field(default_factory=list)
 
 
 class OnDisk(Cache):
@@ -43,16 +44,18 @@ class OnDisk(Cache):
     Args:
         source: the plan that makes the blocks.
         directory: for the files; None: that of the job.
+        replicas: on how many nodes each block shall have a file, if there are so many.
     """
 
     level = "disk"
 
-    def __init__(self, source: Any, directory: str | None) -> None:
+    def __init__(self, source: Any, directory: str | None, replicas: int = 1) -> None:
         super().__init__(source)
+        self._replicas = replicas
         self._directory = None if directory is None else os.path.abspath(directory)
         self._name = f"cache-{uuid.uuid4().hex[:12]}"
         self._bundles: list[Bundle] = []
-        self._pending: deque[tuple[_Filed, Any]] = deque()
+        self._pending: deque[tuple[_Filed, list[Any]]] = deque()
         self._node_ids: set[str] = set()
         self._most_pending = 2 * max(1, os.cpu_count() or 1)
         remove: Callable[[], Any] = functools.partial(
@@ -97,24 +100,65 @@ class OnDisk(Cache):
         KEEPER.look()
         return self._bundles
 
-    def _write(self, file: files.CachedFile) -> Any:
+    def _write(self, file: files.CachedFile) -> list[Any]:
+        """Begins to write a file where its block is, and copies on other nodes."""
         places = get_local_object_locations([file.ref])[file.ref]["node_ids"]
+        bare = dataclasses.replace(file, ref=None, copies=())
         call = files.write
         if places:
             call = call.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(places[0], soft=True)
             )
         self._node_ids.update(places)
-        return call.remote(dataclasses.replace(file, ref=None), file.ref)
+        written = [call.remote(bare, file.ref)]
+        for number, node_id in enumerate(self._others(file, places[:1]), 1):
+            there = NodeAffinitySchedulingStrategy(node_id, soft=False)
+            self._node_ids.add(node_id)
+            # A name of its own: the user's directory may be one for all nodes.
+            copy = dataclasses.replace(bare, name=f"{file.name}.{number}")
+            written.append(files.write.options(scheduling_strategy=there).remote(copy, file.ref))
+        return written
+
+    def _others(self, file: files.CachedFile, places: list[str]) -> list[str]:
+        """The nodes for copies of a file; each block has others, so that they spread."""
+        if self._replicas == 1:
+            return []
+        alive = sorted(node["NodeID"] for node in sheaf.nodes() if node["Alive"])
+        first = (alive.index(places[0]) + 1 if places and places[0] in alive else 0) + (
+            len(self._bundles) if len(alive) > self._replicas else 0
+        )
+        turned = alive[first % len(alive) :] + alive[: first % len(alive)]
+        return [node_id for node_id in turned if node_id not in places][: self._replicas - 1]
+
+    def _place(self, file: files.CachedFile, written: list[Any]) -> None:
+        """Files have been written: it knows where. A copy whose node is lost meanwhile is none.
+
+        Raises:
+            OutOfDiskError, WriteError: one could not be written.
+            RayError: nor could the first.
+        """
+        found: dict[str, str] = {}
+        for number, reference in enumerate(written):
+            try:
+                path, node_id = sheaf.get(reference)
+            except RayError:
+                if number == 0:
+                    raise
+                continue
+            if path in ("full", "failed"):
+                error = OutOfDiskError if path == "full" else WriteError
+                raise error(f"cache: level='disk': {node_id}")
+            found.setdefault(node_id, path)
+        self._node_ids.update(found)
+        (file.node_id, file.path), *others = found.items()
+        file.copies = [
+            dataclasses.replace(file, ref=None, copies=(), node_id=node_id, path=path)
+            for node_id, path in others
+        ]
 
     def _finish_one(self) -> None:
         block, written = self._pending.popleft()
-        path, node_id = sheaf.get(written)
-        if path in ("full", "failed"):
-            error = OutOfDiskError if path == "full" else WriteError
-            raise error(f"cache: level='disk': {node_id}")
-        block.file.path, block.file.node_id = path, node_id
-        self._node_ids.add(node_id)
+        self._place(block.file, written)
         if self.is_own(block.ref):
             self.blocks.append(block)
         KEEPER.look_soon()
@@ -129,8 +173,8 @@ class OnDisk(Cache):
                 block.file.ref = None
             elif block.came_back and block.may_go:
                 block.came_back, block.writing = False, self._write(block.file)
-            elif block.writing is not None:
-                if sheaf.wait([block.writing], timeout=0)[0]:
+            elif block.writing:
+                if not sheaf.wait(block.writing, num_returns=len(block.writing), timeout=0)[1]:
                     self._written_again(block)
             elif block.may_go:
                 going.append(block)
@@ -138,21 +182,16 @@ class OnDisk(Cache):
         self.blocks = [block for block in blocks if block.file.ref is not None]
 
     def _written_again(self, block: _Filed) -> None:
-        written, block.writing = block.writing, None
-        try:
-            path, node_id = sheaf.get(written)
-        except RayError:
-            return
-        if path not in ("full", "failed"):
-            block.file.path, block.file.node_id = path, node_id
-            self._node_ids.add(node_id)
+        written, block.writing = block.writing, []
+        with contextlib.suppress(RayError, OutOfDiskError, WriteError):
+            self._place(block.file, written)
 
     def end(self) -> None:
         """It was unpersisted: the files go, and what others read of it is made again."""
         self.has_ended = True
         self.forget_return()
         self._finalizer.detach()
-        pending = [written for _, written in self._pending]
+        pending = [reference for _, written in self._pending for reference in written]
         self._pending.clear()
         if not sheaf.is_initialized():
             return
@@ -172,7 +211,8 @@ class OnDisk(Cache):
         """As explain() and stats() show it."""
         KEEPER.look()
         made = [bundle for bundle in self._bundles if isinstance(bundle.block, files.CachedFile)]
+        copies = f" in {self._replicas} copies" if self._replicas > 1 else ""
         return (
             f"cached (disk, {0 if self.has_ended else len(made)} of {len(self._bundles)} blocks on "
-            f"disk, {self.recomputed - before} recomputed)"
+            f"disk{copies}, {self.recomputed - before} recomputed)"
         )

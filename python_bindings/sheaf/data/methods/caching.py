@@ -33,7 +33,9 @@ class Caching:
                 of the cache that was used least recently, and are made again when they are read.
                 "disk": as Arrow files on the nodes that make them, which are mapped when they are
                 read; they go with the cache, and with the job.
-            replicas: 1; more are not in Sheaf.
+            replicas: of "disk": on how many nodes each block has a file, as far as there are so
+                many nodes; a node that is lost takes no block then, also not one of actors. Copies
+                that are lost are not written once more while one is left. Else 1.
 
         Returns:
             A dataset whose blocks are there, until unpersist() or the last reference to it goes.
@@ -48,13 +50,14 @@ class Caching:
             raise ValueError(f"cache: level={level!r}: want one of {list(_LEVELS)}")
         if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 1:
             raise ValueError(f"cache: replicas={replicas!r}: want a number of 1 or more")
-        if replicas > 1:
+        if replicas > 1 and level != "disk":
             raise NotImplementedError(
-                "cache: replicas above 1 are not in Sheaf: lost blocks are made again"
+                f"cache: replicas={replicas}, level={level!r}: only level='disk' keeps copies; "
+                "lost blocks of others are made again"
             )
         cache: Any
         if level == "disk":
-            cache = OnDisk(self._plan, self._context.cache_directory)
+            cache = OnDisk(self._plan, self._context.cache_directory, replicas)
         elif level == "memory":
             cache = InMemory(self._plan, self._context.cache_memory_bytes)
         else:

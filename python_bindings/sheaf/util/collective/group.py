@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import atexit
+import weakref
+
 from sheaf import _core
 from sheaf.util.collective import cuda_arrays
 from sheaf.util.collective.arrays import buffer_of
@@ -34,6 +37,15 @@ _WITH_TWO_ARRAYS = (_ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _ALL_TO_ALL)
 
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_ARENA_BYTES = 4 << 30
+
+_living: weakref.WeakSet[Group] = weakref.WeakSet()  # On CPUs.
+
+
+@atexit.register
+def _leave() -> None:
+    """A process that ends leaves its groups, or what it sent last might not arrive."""
+    for group in list(_living):
+        group.destroy()
 
 
 class Group:
@@ -126,6 +138,7 @@ class Group:
             self._group = _core.form_collective_group(
                 name, world_size, rank, epoch, arena_bytes, formation
             )
+            _living.add(self)
         self.name, self.world_size, self.rank, self.epoch = (
             name,
             world_size,

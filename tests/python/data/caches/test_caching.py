@@ -470,6 +470,41 @@ def test_a_full_disk_is_an_error_and_nothing_is_left(tmp_path):
 # Of nodes that are lost. The last, as it ends the cluster of the others.
 
 
+@pytest.mark.parametrize("of_actors", [False, True])
+def test_a_node_that_is_lost_takes_no_block_that_has_a_copy(of_actors, tmp_path):
+    class Wide:
+        def __call__(self, batch):
+            return wide(batch)
+
+    counted = Counted(tmp_path)
+    far = {"num_cpus": 2, "object_store_memory": STORE, "resources": {"far": 2}}
+    with joined_cluster({"num_cpus": 1, "object_store_memory": STORE}, far, far) as cluster:
+        source = data.range(8, override_num_blocks=8).map_batches(
+            Wide if of_actors else counted, resources={"far": 0.1}, concurrency=2
+        )
+        cached = source.cache("disk", replicas=2)
+        calls = counted.count()
+        for bundle in cached._plan.bundles:
+            (copy,) = bundle.block.copies
+            assert copy.node_id != bundle.block.node_id and copy.path != bundle.block.path
+            assert (
+                pathlib.Path(copy.path).read_bytes() == pathlib.Path(bundle.block.path).read_bytes()
+            )
+        assert numbers(cached) == list(range(8))
+        lost = cluster.worker_nodes[0]
+        assert any(bundle.block.node_id == lost.node_id for bundle in cached._plan.bundles)
+        cluster.remove_node(lost, allow_graceful=False)
+        for _ in range(2):
+            assert numbers(cached) == list(range(8))
+            assert cached.map(lambda row: {"id": row["id"]}).sum("id") == 28
+        assert counted.count() == calls
+        says(cached.stats, "cached (disk, 8 of 8 blocks on disk in 2 copies, 0 recomputed)")
+        files = [pathlib.Path(bundle.block.copies[0].path) for bundle in cached._plan.bundles]
+        cached.unpersist()
+        left = [path for path in files if path.exists()]
+        assert all(str(lost.session) in str(path) for path in left), left
+
+
 def test_a_node_that_is_lost_takes_only_what_can_be_made_again(context):
     context.cache_memory_bytes = 9 * MIB
     far = {"num_cpus": 1, "object_store_memory": STORE, "resources": {"far": 2}}

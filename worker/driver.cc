@@ -222,6 +222,7 @@ bool Driver::Spin(Lock& lock, Nanos begun, Nanos deadline) {
       if (now - begun > 2 * kSpin) no_spin_before_ = now + kSpinPause * (now - begun);
       if (PollRings()) {
         spin_misses_ = 0;
+        brief_misses_ = 0;  // It would have been in time.
         return true;
       }
       if (std::exchange(look_again_, false)) return true;

@@ -25,6 +25,9 @@ constexpr Nanos kShortSleep = 100 * kMicrosecond;
 constexpr Nanos kHostTick = 200 * kMillisecond;
 constexpr Nanos kAskPeriod = 100 * kMillisecond;  // Users' waits ask so often whether to give up.
 constexpr Nanos kLongestIdle = kSecond;
+// After so many vain calls of DriveBriefly in a row one in kBriefRetry tries again.
+constexpr int kBriefMisses = 4;
+constexpr int kBriefRetry = 64;
 // While frames come without a pause others that want the lock wait for so long.
 constexpr Nanos kLongestHold = 200 * kMicrosecond;
 constexpr int kYieldSteps = 1000;  // Of SpinStep: a few of them yield the core.
@@ -219,6 +222,7 @@ bool Driver::Spin(Lock& lock, Nanos begun, Nanos deadline) {
       if (now - begun > 2 * kSpin) no_spin_before_ = now + kSpinPause * (now - begun);
       if (PollRings()) {
         spin_misses_ = 0;
+        brief_misses_ = 0;  // It would have been in time.
         return true;
       }
       if (std::exchange(look_again_, false)) return true;
@@ -323,6 +327,35 @@ absl::Status Driver::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bo
   }
   if (drives) ReleaseToken();
   return status;
+}
+
+bool Driver::DriveBriefly(Lock& lock, absl::FunctionRef<bool()> done) {
+  if (done()) return true;
+  if (brief_misses_ >= kBriefMisses && ++brief_misses_ % kBriefRetry != 0) return false;
+  const bool takes_token = !driving_;
+  if (takes_token) TakeToken();
+  bool finished = false;
+  Nanos end = 0;
+  for (int step = 0; !finished; ++step) {
+    if (SpinStepYields(step, kSpinYieldEvery)) {
+      const Nanos now = clock_.Now();
+      if (end == 0) end = now + kSpin;
+      if (now >= end || now < no_spin_before_ || ended_) break;
+      lock.Unlock();
+      SpinStep(step, kSpinYieldEvery);
+      lock.Relock();
+    } else {
+      SpinStep(step, kSpinYieldEvery);
+    }
+    if (PollRings()) {
+      finished = done();
+      if (!waiters_.empty()) ServeWaiters();
+      if (!takes_token) CallDriver();  // It may wait for what has come just now.
+    }
+  }
+  brief_misses_ = finished ? 0 : brief_misses_ + 1;
+  if (takes_token) ReleaseToken();
+  return finished;
 }
 
 void Driver::DriveOnce() {

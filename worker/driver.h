@@ -74,6 +74,10 @@ class Driver {
   // call that this thread runs, or by `interrupted`; kAborted: End was called.
   absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done,
                           WaitsFor waits_for = WaitsFor::kOthers);
+  // Looks at the rings for some microseconds, whoever drives, if that was of use lately; true: `done`,
+  // which is asked as by DriveUntil. For a thread that holds what others need, and would wait for it
+  // longer than for the answer to a short call.
+  bool DriveBriefly(Lock& lock, absl::FunctionRef<bool()> done);
   // Looks at the rings once, unless another thread drives.
   void DriveOnce();
   // Something other than a frame has changed: all who wait look again.
@@ -150,7 +154,8 @@ class Driver {
   // that: it sleeps until frames come fast.
   static constexpr int kSpinMisses = 8;
   int spin_misses_ = kSpinMisses;
-  Nanos no_spin_before_ = 0;  // Others want the cores.
+  Nanos no_spin_before_ = 0;   // Others want the cores.
+  uint32_t brief_misses_ = 0;  // Of DriveBriefly, in a row.
 
   std::atomic<bool> background_ticks_{false};  // The background thread looks each millisecond.
   bool background_frees_ = false;              // It goes on freeing.

@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "base/testing/wait_until_for_test.h"
 #include "worker/core/core_node_for_test.h"
 #include "worker/current_call.h"
 
@@ -25,6 +26,9 @@ struct DriverTest : FrameHandler, Driver::Host {
                                                  .host = *this,
                                                  .of_user = of_user,
                                                  .interrupted = std::move(interrupted)});
+  }
+  void SendToItself() {  // Something comes, as from the rings.
+    node.core->transport.To(node.core->self).Send(Lane::kControl, FrameKind::kTakeBack, "");
   }
   static Nanos In(Nanos duration) { return MonotonicNow() + duration; }
 
@@ -74,6 +78,59 @@ SCENARIO("who waits beside the thread that drives is woken when something has ch
   }
   b.join();
   CHECK(second.ok());
+}
+
+SCENARIO("a brief wait ends with what it waits for, or soon, and not at all where it was in vain") {
+  DriverTest test;
+  Driver::Lock lock(*test.driver);
+  CHECK(test.driver->DriveBriefly(lock, [] { return true; }));
+  test.SendToItself();
+  int asked = 0;
+  CHECK(test.driver->DriveBriefly(lock, [&] { return ++asked == 2; }));
+  CHECK(asked == 2);
+  const Nanos begun = MonotonicNow();
+  int looks = 0;
+  for (int i = 0; i < 1000; ++i) {
+    test.SendToItself();
+    const int before = asked;
+    CHECK_FALSE(test.driver->DriveBriefly(lock, [&] { return ++asked, false; }));
+    looks += asked - before > 1;  // It has looked at the rings, not only asked.
+  }
+  CHECK(looks > 4);
+  CHECK(looks < 100);
+  CHECK(MonotonicNow() - begun < kLong);
+}
+
+SCENARIO("who drives hears of what another thread's brief wait has taken from the rings") {
+  DriverTest test;
+  test.driver = test.Make(/*of_user=*/false);
+  const Nanos begun = MonotonicNow();
+  for (int i = 0; i < 20; ++i) {
+    bool came = false;
+    const uint64_t sleeps = [&] {
+      const Driver::Lock lock(*test.driver);
+      return test.driver->sleeps();
+    }();
+    absl::Status status;
+    std::thread drives([&] {
+      Driver::Lock lock(*test.driver);
+      status = test.driver->DriveUntil(lock, DriverTest::In(kLong), [&] { return came; });
+    });
+    REQUIRE(WaitUntil(kLong, [&] {
+      const Driver::Lock lock(*test.driver);
+      return test.driver->sleeps() > sleeps;
+    }));
+    {
+      Driver::Lock lock(*test.driver);
+      test.SendToItself();
+      int asked = 0;
+      CHECK(test.driver->DriveBriefly(lock, [&] { return came = ++asked == 2; }));
+    }
+    drives.join();
+    CHECK(status.ok());
+  }
+  // Without a call it finds out when its sleep ends, after kLongestSleep.
+  CHECK(MonotonicNow() - begun < 20 * kLongestSleep / 4);
 }
 
 SCENARIO("all waits end with the driver") {

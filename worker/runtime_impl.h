@@ -126,6 +126,7 @@ class RuntimeImpl final : public Runtime,
 
  private:
   using Lock = Driver::Lock;
+  friend bool GetBriefly(Runtime&, const ObjectHandle&, ObjectView*);
   friend std::vector<absl::Status> GiveUp(Runtime&, std::span<const ObjectHandle>, bool);
 
   // runtime_attach.cc

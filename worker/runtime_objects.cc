@@ -7,6 +7,7 @@
 #include "worker/core/gathering.h"
 #include "worker/core/object_creation.h"
 #include "worker/core/part_gathering.h"
+#include "worker/get_briefly.h"
 #include "worker/limits.h"
 #include "worker/runtime_impl.h"
 
@@ -139,6 +140,15 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
                      core_->WhatItWaitsFor(*objects[gathering.next()].entry())));
   }
   return status;
+}
+
+bool GetBriefly(Runtime& runtime, const ObjectHandle& object, ObjectView* view) {
+  auto& own = static_cast<RuntimeImpl&>(runtime);  // There is no other.
+  Driver::Lock lock(*own.driver_);
+  const ObjectEntry& entry = *object.entry();
+  if (!entry.owned || entry.released) return false;
+  return own.driver_->DriveBriefly(
+      lock, [&] { return entry.state == ObjectState::kValue && own.core_->TryView(object, view); });
 }
 
 absl::Status RuntimeImpl::GetParts(std::span<const ObjectPart> parts, Nanos deadline,

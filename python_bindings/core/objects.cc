@@ -12,6 +12,7 @@
 #include "python_bindings/core/template.h"
 #include "python_bindings/core/tracing.h"
 #include "python_bindings/core/waiting.h"
+#include "worker/get_briefly.h"
 #include "worker/wire.h"
 
 namespace sheaf::python {
@@ -28,6 +29,13 @@ PyObject* ValueOf(const ObjectView& view) {
 PyObject* GetOne(Runtime& runtime, PyObject* reference, Nanos deadline) {
   if (!IsCurrent(reference)) return nullptr;
   const ObjectHandle handle = HandleOf(reference);
+  ObjectView soon;
+  bool here = false;
+  {
+    const RuntimeInUse in_use;  // With the GIL.
+    here = GetBriefly(runtime, handle, &soon);
+  }
+  if (here) return ValueOf(soon);
   std::vector<ObjectView> views;
   absl::Status status;
   {

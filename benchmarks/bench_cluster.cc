@@ -210,7 +210,7 @@ class Caller {
           std::cerr << "bench_cluster: fetch: " << block.status() << "\n";
           std::_Exit(1);
         }
-        (*block)->CopyTo({to[which].data(), to[which].size()});
+        if (!(*block)->CopyTo({to[which].data(), to[which].size()}).ok()) std::_Exit(1);
         bool more;
         {
           std::lock_guard lock(mutex_);
@@ -280,8 +280,8 @@ bool Table::Write(const std::string& file) const {
   out << "{\"rows\": [";
   for (size_t i = 0; i < rows_.size(); ++i) {
     const Row& row = rows_[i];
-    out << (i == 0 ? "\n" : ",\n") << "  {\"name\": \"" << row.name << "\", \"unit\": \"" << row.unit
-        << "\", \"better\": \"" << (row.lower_is_better ? "lower" : "higher")
+    out << (i == 0 ? "\n" : ",\n") << "  {\"name\": \"" << row.name << "\", \"unit\": \""
+        << row.unit << "\", \"better\": \"" << (row.lower_is_better ? "lower" : "higher")
         << "\", \"sheaf\": " << row.sheaf << ", \"floor\": " << floor(row.floor)
         << ", \"grpc\": " << floor(row.grpc) << "}";
   }

@@ -21,9 +21,9 @@
 namespace {
 
 constexpr size_t kSmallBytes = 64;
-constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kPieceBytes = 4 << 20;  // As blocks of objects.
 constexpr int kReaders = 4;
-constexpr int kPiecesPerReader = 244;  // 256 MB.
+constexpr int kPiecesPerReader = 61;  // 256 MB.
 
 // What a connection does: its first byte, which the first process sends.
 enum Use : char { kEcho = 'e', kBytes = 'b' };
@@ -111,12 +111,21 @@ int DialPort(uint16_t port) {
   return fd;
 }
 
+// Two that take turns on one core are faster than any two nodes.
+void KeepOnCore(int core) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(core, &cores);
+  sched_setaffinity(0, sizeof cores, &cores);
+}
+
 // --- the second process: a child for each connection ---
 
 void Serve(Connection connection) {
   char use = 0;
   if (!connection.ReadAll(&use, 1)) return;
   if (use == kEcho) {
+    KeepOnCore(1);
     char small[kSmallBytes];
     while (connection.ReadAll(small, sizeof small) && connection.Write(small, sizeof small)) {
     }
@@ -163,7 +172,10 @@ std::unique_ptr<Connection> Dial(uint16_t port, SSL_CTX* context, Use use) {
 double PingPong(double seconds, uint16_t port, SSL_CTX* context) {
   const auto connection = Dial(port, context, kEcho);
   char small[kSmallBytes] = {};
-  return floors::MedianRate(seconds, [&] {
+  cpu_set_t all;
+  sched_getaffinity(0, sizeof all, &all);
+  KeepOnCore(0);
+  const double rate = floors::MedianRate(seconds, [&] {
     for (int i = 0; i < 100; ++i) {
       floors::Require(
           connection->Write(small, sizeof small) && connection->ReadAll(small, sizeof small),
@@ -171,6 +183,8 @@ double PingPong(double seconds, uint16_t port, SSL_CTX* context) {
     }
     return uint64_t{100};
   });
+  sched_setaffinity(0, sizeof all, &all);
+  return rate;
 }
 
 double Bytes(double seconds, uint16_t port, SSL_CTX* context) {

@@ -93,6 +93,15 @@ size_t ThreadsHere() {
   return count;
 }
 
+TEST_CASE("an answer says no more than an answer can") {
+  CHECK(IsSound({0, 100, kMaxBlockBytes}));
+  CHECK(IsSound({14, kMaxAnswerTextBytes, 0}));
+  CHECK_FALSE(IsSound({17, 0, 0}));                       // No code.
+  CHECK_FALSE(IsSound({0, kMaxAnswerTextBytes + 1, 0}));  // Memory for nothing.
+  CHECK_FALSE(IsSound({0, 0, kMaxBlockBytes + 1}));
+  CHECK_FALSE(IsSound({5, 10, 1}));  // A block, and a reason why there is none.
+}
+
 TEST_CASE("blocks of all sizes come whole, many at once, with their checksums") {
   const TlsDirectory directory;
   LinksOptions options = TestLinksOptions();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
@@ -14,7 +15,7 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kPiece = 256 * 1024;  // Its checksum is made while it is in the processor's cache.
-constexpr uint64_t kMostSkipped = 1 << 20;
+constexpr uint64_t kMostSkipped = 8 << 20;  // More than a chunk of an object.
 
 // The bytes of an answer that are still in the socket.
 struct Unread {
@@ -72,26 +73,25 @@ class BlockFetcher::Connection {
   explicit Connection(BlockFetcher& fetcher) : fetcher_(fetcher) {}
   ~Connection() { Drop(); }
 
-  void Serve(Question question) {
+  void Serve(std::vector<Question> questions) {
     if (socket_ != nullptr && !socket_->IsQuiet()) Drop();  // The other end had no more patience.
-    absl::Status status =
-        MonotonicNow() < question.deadline
-            ? absl::OkStatus()
-            : absl::DeadlineExceededError("a fetch waited too long for a connection");
-    if (status.ok() && socket_ == nullptr) status = Open(question);
-    AnswerHeader answer;
-    std::string text;
-    if (status.ok()) status = Ask(question, &answer, &text);
-    if (!status.ok()) {
-      Drop();
-      return question.done(AsFetchFails(status));
+    const Nanos now = MonotonicNow();
+    for (Question& question : questions) {
+      if (now < question.deadline) continue;
+      question.done(absl::DeadlineExceededError("a fetch waited too long for a connection"));
+      question.done = nullptr;
     }
-    if (answer.code != 0) {
-      const auto code = static_cast<absl::StatusCode>(answer.code);
-      if (code == absl::StatusCode::kUnauthenticated) Drop();
-      return question.done(AsFetchFails(absl::Status(code, text)));
+    std::erase_if(questions, [](const Question& question) { return question.done == nullptr; });
+    if (questions.empty()) return;
+    absl::Status status = socket_ == nullptr ? Open(questions.front()) : absl::OkStatus();
+    if (status.ok()) status = Ask(questions);
+    for (Question& question : questions) {
+      if (status.ok() && socket_ == nullptr)
+        status = absl::UnavailableError("the connection for blocks went with another answer");
+      if (status.ok()) status = TakeAnswer(question);
+      if (question.done != nullptr) question.done(AsFetchFails(status));
     }
-    HandOver(question, answer.bytes, std::move(text));
+    if (!status.ok()) Drop();
   }
 
  private:
@@ -129,33 +129,56 @@ class BlockFetcher::Connection {
         absl::StrCat("who answers at ", options.address, " is not the other end of the link"));
   }
 
-  absl::Status Ask(const Question& question, AnswerHeader* answer, std::string* text) {
-    QuestionHeader header;
-    header.ticket = question.ticket;
-    header.request_bytes = static_cast<uint32_t>(question.request.size());
-    const Nanos deadline = question.deadline;
-    std::string bytes(BytesOf(header));
-    bytes.append(question.request);
-    SHEAF_RETURN_IF_ERROR(socket_->Write(bytes, /*more=*/false, deadline));
-    SHEAF_RETURN_IF_ERROR(socket_->ReadInto(answer, deadline));
-    if (!IsSound(*answer)) {
-      return absl::UnavailableError(absl::StrCat("an answer with code ", answer->code, ", ",
-                                                 answer->text_bytes,
-                                                 " bytes of text and a block of ", answer->bytes));
+  absl::Status Ask(const std::vector<Question>& questions) {
+    std::string bytes;
+    Nanos deadline = 0;
+    for (const Question& question : questions) {
+      QuestionHeader header;
+      header.ticket = question.ticket;
+      header.request_bytes = static_cast<uint32_t>(question.request.size());
+      bytes.append(BytesOf(header)).append(question.request);
+      deadline = std::max(deadline, question.deadline);
     }
-    text->resize(answer->text_bytes);
-    return socket_->ReadAll(text->data(), text->size(), deadline);
+    return socket_->Write(bytes, /*more=*/false, deadline);
+  }
+
+  // Calls `done`, and forgets it, if the answer came. Errors: of the connection.
+  absl::Status TakeAnswer(Question& question) {
+    AnswerHeader answer;
+    SHEAF_RETURN_IF_ERROR(socket_->ReadInto(&answer, question.deadline));
+    if (!IsSound(answer)) {
+      return absl::UnavailableError(absl::StrCat("an answer with code ", answer.code, ", ",
+                                                 answer.text_bytes,
+                                                 " bytes of text and a block of ", answer.bytes));
+    }
+    std::string text(answer.text_bytes, '\0');
+    SHEAF_RETURN_IF_ERROR(socket_->ReadAll(text.data(), text.size(), question.deadline));
+    if (answer.code == 0) {
+      HandOver(question, answer.bytes, std::move(text));
+      return absl::OkStatus();
+    }
+    const absl::Status reason(static_cast<absl::StatusCode>(answer.code), text);
+    std::exchange(question.done, nullptr)(AsFetchFails(reason));
+    // Who is refused is answered no more.
+    return absl::IsUnauthenticated(reason) ? reason : absl::OkStatus();
   }
 
   void HandOver(Question& question, uint64_t size, std::string head) {
     if (fetcher_.options_.on_bytes) fetcher_.options_.on_bytes(size);
     const auto unread = std::make_shared<Unread>(Unread{socket_.get(), question.deadline, size});
-    question.done(std::make_unique<SocketBlock>(std::move(head), size, unread));
+    const Links::FetchDone done = std::exchange(question.done, nullptr);
+    done(std::make_unique<SocketBlock>(std::move(head), size, unread));
     unread->socket = nullptr;
-    // What was not wanted.
+    if (unread->left == 0) return;
     if (unread->left > kMostSkipped) return Drop();
-    std::string rest(unread->left, '\0');
-    if (!socket_->ReadAll(rest.data(), rest.size(), question.deadline).ok()) Drop();
+    // What was not wanted.
+    std::string rest(std::min<uint64_t>(unread->left, kPiece), '\0');
+    while (unread->left > 0) {
+      const absl::StatusOr<size_t> got = socket_->ReadSome(
+          rest.data(), std::min<uint64_t>(rest.size(), unread->left), question.deadline);
+      if (!got.ok()) return Drop();
+      unread->left -= *got;
+    }
   }
 
   void Drop() {
@@ -176,6 +199,7 @@ void BlockFetcher::Ask(Question question) {
   questions_.push_back(std::move(question));
   if (questions_.size() <= idle_ || connections_ == kConnections) return changed_.NotifyOne();
   ++connections_;
+  ++idle_;
   threads_.Start("links blocks", [self = shared_from_this()] { self->Run(); });
 }
 
@@ -189,35 +213,41 @@ void BlockFetcher::Close(const std::string& why) {
 
 void BlockFetcher::Run() {
   Connection connection(*this);
-  while (std::optional<Question> question = Next()) {
+  for (bool first = true;; first = false) {
+    std::vector<Question> questions = Next(first);
+    if (questions.empty()) return;
     std::string why;
     {
       const MutexLock lock(mutex_);
       if (closed_) why = why_;
     }
     if (why.empty()) {
-      connection.Serve(*std::move(question));
+      connection.Serve(std::move(questions));
     } else {
-      question->done(absl::UnavailableError(why));
+      for (const Question& question : questions) question.done(absl::UnavailableError(why));
     }
   }
 }
 
 // Nothing: the connection is not needed any more.
-std::optional<BlockFetcher::Question> BlockFetcher::Next() {
+std::vector<BlockFetcher::Question> BlockFetcher::Next(bool first) {
   const MutexLock lock(mutex_);
-  ++idle_;
+  if (!first) ++idle_;
   changed_.WaitFor(mutex_, options_.idle_limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !questions_.empty() || closed_;
   });
   --idle_;
-  if (questions_.empty()) {
-    --connections_;
-    return std::nullopt;
+  std::vector<Question> out;
+  if (questions_.empty()) --connections_;
+  size_t bytes = 0;
+  const size_t share = (questions_.size() + idle_) / (idle_ + 1);  // The others are idle, too.
+  while (out.size() < std::min(share, kMostTogether)) {
+    bytes += sizeof(QuestionHeader) + questions_.front().request.size();
+    if (!out.empty() && (connections_ < kConnections || bytes > kMostBytesTogether)) break;
+    out.push_back(std::move(questions_.front()));
+    questions_.pop_front();
   }
-  Question question = std::move(questions_.front());
-  questions_.pop_front();
-  return question;
+  return out;
 }
 
 }  // namespace sheaf

@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Asks one peer for blocks, over connections that are made as they are needed, closed when they are
-// not, and serve one question at a time. The bytes of a block go from the socket to where they
+// not, and answer one question after the other. Where all are busy, questions that wait go together
+// to the next that is free, so that a distant peer gives more than a block of each for a round trip.
+// The bytes of a block go from the socket to where they
 // belong, without a copy in between. Thread-safe.
 #pragma once
 
@@ -8,10 +10,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "rpc/blocks/block_socket.h"
@@ -25,6 +27,10 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
  public:
   // At a time: a source that is slow to answer holds up one of them.
   static constexpr size_t kConnections = 4;
+  // Questions that go together at most, and their bytes: those never fill the buffers of sockets,
+  // so nobody has to read while it writes.
+  static constexpr size_t kMostTogether = 8;
+  static constexpr size_t kMostBytesTogether = 8 * 1024;
 
   struct Question {
     FetchTicket ticket;
@@ -54,7 +60,7 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
  private:
   class Connection;
   void Run();
-  std::optional<Question> Next();
+  std::vector<Question> Next(bool first);
 
   const Options options_;
   ConnectionThreads& threads_;
@@ -62,7 +68,7 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
   CondVar changed_;
   std::deque<Question> questions_ ABSL_GUARDED_BY(mutex_);
   size_t connections_ ABSL_GUARDED_BY(mutex_) = 0;  // One for each question at least, or all.
-  size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t idle_ ABSL_GUARDED_BY(mutex_) = 0;         // Of these, those that ask nothing.
   std::set<BlockSocket*> sockets_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::string why_ ABSL_GUARDED_BY(mutex_);

@@ -1,14 +1,16 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Blocks over real sockets: whole or not at all, to nobody else, and from nobody else.
-#include <dirent.h>
-
 #include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <mutex>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "base/crc32c.h"
 #include "base/testing/wait_until_for_test.h"
+#include "rpc/blocks/block_fetcher.h"
 #include "rpc/blocks/block_service.h"
 #include "rpc/blocks/block_wire.h"
 #include "rpc/links_node_for_test.h"
@@ -85,11 +87,14 @@ class Impostor {
   std::thread thread_;
 };
 
-size_t ThreadsHere() {
+// Those of connections for blocks; gRPC has as many as it likes.
+size_t ConnectionsHere() {
   size_t count = 0;
-  DIR* const tasks = opendir("/proc/self/task");
-  while (readdir(tasks) != nullptr) ++count;
-  closedir(tasks);
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    count += name == "links blocks" || name == "links serve" ? 1 : 0;
+  }
   return count;
 }
 
@@ -140,6 +145,71 @@ TEST_CASE("blocks of all sizes come whole, many at once, with their checksums") 
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return right + wrong == asked; });
   CHECK(wrong == 0);
+}
+
+TEST_CASE("questions that wait for a connection go together, and are answered in their order") {
+  sockaddr_in address = LoopbackAddress(0);
+  socklen_t size = sizeof address;
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(listen(listener.get(), 8) == 0);
+  getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  const Digest key = SecretBytes();
+  ConnectionThreads threads;
+  BlockFetcher::Options options;
+  options.address = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  const auto fetcher = std::make_shared<BlockFetcher>(std::move(options), threads);
+  std::mutex mutex;
+  std::map<std::string, std::string> heads;  // By request.
+  constexpr size_t kTogether = BlockFetcher::kMostTogether;
+  constexpr size_t kAll = BlockFetcher::kConnections + kTogether;
+  const auto ask = [&](size_t i) {
+    const std::string request = absl::StrCat(100 + i);
+    BlockFetcher::Question question;
+    question.ticket = MakeTicket(key, 1, i + 1, request);
+    question.key = key;
+    question.peer_dialled_link = true;
+    question.request = request;
+    question.deadline = MonotonicNow() + kTestPatience;
+    question.done = [&, request](auto block) {
+      std::lock_guard lock(mutex);
+      heads[request] = block.ok() ? (*block)->head() : std::string(block.status().message());
+    };
+    fetcher->Ask(std::move(question));
+  };
+  for (size_t i = 0; i < BlockFetcher::kConnections; ++i) ask(i);
+  std::vector<std::unique_ptr<Raw>> raws;
+  std::vector<std::string> first;
+  constexpr size_t kQuestion = sizeof(QuestionHeader) + 3;
+  for (size_t i = 0; i < BlockFetcher::kConnections; ++i) {
+    raws.push_back(
+        std::make_unique<Raw>(UniqueFd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC))));
+    Greeting greeting;
+    const std::string hello = raws.back()->Hear(kBlockMagic.size() + sizeof greeting);
+    REQUIRE(hello.size() == kBlockMagic.size() + sizeof greeting);
+    std::memcpy(&greeting, hello.data() + kBlockMagic.size(), sizeof greeting);
+    raws.back()->Say(AsView(ProofOfAnswerer(key, 1, true, greeting.nonce)));
+    first.push_back(raws.back()->Hear(kQuestion));
+  }
+  for (size_t i = BlockFetcher::kConnections; i < kAll; ++i) ask(i);
+  // The head is the request once more; there are no bytes.
+  const auto answer = [](const Raw& raw, const std::string& question) {
+    const AnswerHeader header{0, 3, 0};
+    raw.Say(std::string(BytesOf(header)) + question.substr(question.size() - 3));
+  };
+  answer(*raws[0], first[0]);
+  const std::string together = raws[0]->Hear(kTogether * kQuestion);  // Before one is answered.
+  REQUIRE(together.size() == kTogether * kQuestion);
+  for (size_t i = 0; i < kTogether; ++i)
+    answer(*raws[0], together.substr(i * kQuestion, kQuestion));
+  for (size_t i = 1; i < raws.size(); ++i) answer(*raws[i], first[i]);
+  CHECK(WaitUntil(kTestPatience, [&] {
+    std::lock_guard lock(mutex);
+    return heads.size() == kAll;
+  }));
+  fetcher->Close("the test is over");
+  threads.AwaitAll();
+  for (const auto& [request, head] : heads) CHECK(head == request);
 }
 
 TEST_CASE("what was not kept is gone once it was handed over, and disturbs nobody") {
@@ -221,10 +291,9 @@ TEST_CASE("connections over which nothing is asked go, and their threads") {
   options.idle_limit = 200 * kMillisecond;
   TestNode one({kOne}, options), two({kTwo}, options);
   Meet(one, two, two.address());
-  const size_t before = ThreadsHere();
   for (int round = 0; round < 2; ++round) {
     REQUIRE(one.Fetch(kTwo, "1000").ok());
-    CHECK(WaitUntil(kTestPatience, [&] { return ThreadsHere() <= before; }));
+    CHECK(WaitUntil(kTestPatience, [&] { return ConnectionsHere() == 0; }));
   }
 }
 

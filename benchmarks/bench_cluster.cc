@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What frames and blocks cost between two daemons over their links, and what calls, objects and
-// actors cost in a cluster of five nodes on this machine, beside the floor of each
-// (benchmarks/floor/floor_grpc) measured in the same run.
+// actors cost in a cluster of five nodes on this machine, plain and under TLS, beside what bare
+// sockets (benchmarks/floor/floor_tcp) and bare gRPC (floor_grpc) do in the same run.
 //   bench_cluster [--json FILE] [--only TEXT] [--seconds N] [--no-floors]
 #include <malloc.h>
 #include <signal.h>
@@ -18,6 +18,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -25,6 +26,7 @@
 
 #include "benchmarks/cluster_rows.h"
 #include "rpc/links.h"
+#include "rpc/security/credentials.h"
 
 namespace {
 
@@ -70,15 +72,14 @@ double Middle(const std::function<double()>& measure) {
 struct Row {
   std::string name, unit;
   double sheaf;
-  double floor;  // 0: none applies.
+  double floor, grpc;  // Of bare sockets, and of bare gRPC; 0: none applies.
   bool lower_is_better;
 };
 
-std::map<std::string, double> RunFloors(const std::filesystem::path& directory) {
-  std::map<std::string, double> out;
-  const std::string command = (directory / "floor" / "floor_grpc").string() + " --seconds 1";
+void RunFloor(const std::filesystem::path& program, std::map<std::string, double>* out) {
+  const std::string command = program.string() + " --seconds 1";
   FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return out;
+  if (pipe == nullptr) return;
   char line[512];
   while (std::fgets(line, sizeof line, pipe) != nullptr) {
     char name[128];
@@ -86,29 +87,44 @@ std::map<std::string, double> RunFloors(const std::filesystem::path& directory) 
     const char* at = std::strstr(line, "\"value\":");
     if (std::sscanf(line, "{\"name\": \"%127[^\"]\"", name) == 1 && at != nullptr &&
         std::sscanf(at, "\"value\": %lf", &value) == 1) {
-      out[name] = value;
+      (*out)[name] = value;
     }
   }
   if (pclose(pipe) != 0) {
     std::cerr << "bench_cluster: " << command << " failed; its floors are missing\n";
   }
+}
+
+std::map<std::string, double> RunFloors(const std::filesystem::path& directory) {
+  std::map<std::string, double> out;
+  for (const char* program : {"floor_tcp", "floor_grpc"})
+    RunFloor(directory / "floor" / program, &out);
   return out;
 }
 
-LinksOptions Options() {
+// `tls_directory` empty: not encrypted.
+LinksOptions Options(const std::string& tls_directory) {
   LinksOptions options;
   options.listen_address = "127.0.0.1:0";
   options.version = "bench";
+  if (!tls_directory.empty()) {
+    auto loaded = sheaf::LoadCertificates(tls_directory);
+    if (!loaded.ok()) {
+      std::cerr << "bench_cluster: " << loaded.status() << "\n";
+      std::_Exit(1);
+    }
+    options.credentials = *std::move(loaded);
+  }
   options.credentials.token = std::string(32, 'b');
   return options;
 }
 
 // The second daemon: sends each frame back, and gives blocks.
-[[noreturn]] void Serve(int out) {
+[[noreturn]] void Serve(int out, const std::string& tls_directory) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const auto bytes = std::make_shared<std::string>(kBulkBytes, 'b');
   Links* links = nullptr;
-  LinksOptions options = Options();
+  LinksOptions options = Options(tls_directory);
   options.on_frames = [&](ProcessId peer, std::unique_ptr<sheaf::LinkBatch> batch) {
     batch->ForEach([&](const sheaf::LinkFrame& frame) {
       links->Send(kTwo, peer, {kTwo, peer, frame.lane, frame.kind, frame.body});
@@ -130,11 +146,30 @@ LinksOptions Options() {
   while (true) pause();
 }
 
+// The second daemon as the first one finds it.
+struct Other {
+  pid_t process = -1;
+  std::string address;
+};
+Other StartOther(const std::string& tls_directory) {  // Before gRPC has a thread.
+  int pipes[2];
+  Other other;
+  char address[128] = "";
+  if (pipe(pipes) == 0 && (other.process = fork()) == 0) Serve(pipes[1], tls_directory);
+  if (other.process < 0 || read(pipes[0], address, sizeof address - 1) <= 0) {
+    std::cerr << "bench_cluster: the second process did not start\n";
+    std::_Exit(1);
+  }
+  address[std::strcspn(address, "\n")] = '\0';
+  other.address = address;
+  return other;
+}
+
 // The first daemon.
 class Caller {
  public:
-  explicit Caller(const std::string& address) {
-    LinksOptions options = Options();
+  Caller(const std::string& address, const std::string& tls_directory) {
+    LinksOptions options = Options(tls_directory);
     options.on_frames = [this](ProcessId, std::unique_ptr<sheaf::LinkBatch> batch) {
       uint64_t frames = 0;
       batch->ForEach([&](const sheaf::LinkFrame&) { ++frames; });
@@ -175,7 +210,7 @@ class Caller {
           std::cerr << "bench_cluster: fetch: " << block.status() << "\n";
           std::_Exit(1);
         }
-        (*block)->CopyTo({to[which].data(), to[which].size()});
+        if (!(*block)->CopyTo({to[which].data(), to[which].size()}).ok()) std::_Exit(1);
         bool more;
         {
           std::lock_guard lock(mutex_);
@@ -202,13 +237,141 @@ class Caller {
   std::unique_ptr<Links> links_;
 };
 
-void Print(const Row& row) {
-  char ratio[32] = "";
-  if (row.floor > 0) std::snprintf(ratio, sizeof ratio, "%.2f", row.sheaf / row.floor);
-  std::printf("%-44s %14.4g %14.4g %8s  %s\n", row.name.c_str(), row.sheaf, row.floor, ratio,
-              row.unit.c_str());
-  std::fflush(stdout);
+// Measures rows and prints each at once.
+class Table {
+ public:
+  Table(std::string only, bool with_floors) : only_(std::move(only)) {
+    if (with_floors)
+      floors_ = RunFloors(std::filesystem::canonical("/proc/self/exe").parent_path());
+    std::printf("%-52s %12s %12s %6s %12s %6s\n", "", "sheaf", "bare", "ratio", "gRPC", "ratio");
+  }
+  // `floor`, `grpc`: of the floors, by name; empty: none applies.
+  void Add(const std::string& name, const char* unit, const char* floor, const char* grpc,
+           const std::function<double()>& measure) {
+    if (!only_.empty() && name.find(only_) == std::string::npos) return;
+    const bool lower = std::strcmp(unit, "s") == 0 || std::strcmp(unit, "us") == 0;
+    rows_.push_back({name, unit, measure(), Floor(floor), Floor(grpc), lower});
+    Print(rows_.back());
+  }
+  // False: `file` cannot be written.
+  bool Write(const std::string& file) const;
+
+ private:
+  double Floor(const char* name) const {
+    const auto found = floors_.find(name);
+    return found == floors_.end() ? 0 : found->second;
+  }
+  static void Print(const Row& row) {
+    char bare[32] = "", grpc[32] = "";
+    if (row.floor > 0) std::snprintf(bare, sizeof bare, "%.2f", row.sheaf / row.floor);
+    if (row.grpc > 0) std::snprintf(grpc, sizeof grpc, "%.2f", row.sheaf / row.grpc);
+    std::printf("%-52s %12.4g %12.4g %6s %12.4g %6s  %s\n", row.name.c_str(), row.sheaf, row.floor,
+                bare, row.grpc, grpc, row.unit.c_str());
+    std::fflush(stdout);
+  }
+  const std::string only_;
+  std::map<std::string, double> floors_;
+  std::vector<Row> rows_;
+};
+
+bool Table::Write(const std::string& file) const {
+  std::ofstream out(file);
+  const auto floor = [](double value) { return value > 0 ? std::to_string(value) : "null"; };
+  out << "{\"rows\": [";
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    out << (i == 0 ? "\n" : ",\n") << "  {\"name\": \"" << row.name << "\", \"unit\": \""
+        << row.unit << "\", \"better\": \"" << (row.lower_is_better ? "lower" : "higher")
+        << "\", \"sheaf\": " << row.sheaf << ", \"floor\": " << floor(row.floor)
+        << ", \"grpc\": " << floor(row.grpc) << "}";
+  }
+  out << "\n]}\n";
+  return static_cast<bool>(out);
 }
+
+// What frames and blocks cost over one link. `tls`: behind each row's name.
+void MeasureLink(Table& table, Caller& caller, bool tls) {
+  const std::string under = tls ? ", TLS" : "";
+  const char* const ping_pong = tls ? "floor_tls_ping_pong" : "floor_tcp_ping_pong";
+  const char* const bytes = tls ? "floor_tls_bytes" : "floor_tcp_bytes";
+  const auto grpc = [&](const char* name) { return tls ? "" : name; };
+  table.Add("frame there and back" + under, "1/s", ping_pong, grpc("floor_grpc_stream_ping_pong"),
+            [&] { return Rate([&] { return caller.Frames(100, 1, 1, 64); }); });
+  table.Add("frames there and back, 512 in flight" + under, "frames/s", "",
+            grpc("floor_grpc_stream_64_frames"),
+            [&] { return Rate([&] { return caller.Frames(12'800, 512, 64, kFrameBytes); }); });
+  table.Add("frames there and back, 8192 in flight" + under, "frames/s", "",
+            grpc("floor_grpc_stream_64_frames"),
+            [&] { return Rate([&] { return caller.Frames(65'536, 8'192, 512, kFrameBytes); }); });
+  table.Add("block of 4 MiB" + under, "GB/s", bytes, grpc("floor_grpc_bytes_4mib"),
+            [&] { return Rate([&] { return caller.Fetch(8, 1); }) / 1e9; });
+  table.Add("blocks of 4 MiB, 2 at once" + under, "GB/s", bytes,
+            grpc("floor_grpc_bytes_4mib_2_at_once"),
+            [&] { return Rate([&] { return caller.Fetch(8, 2); }) / 1e9; });
+}
+
+// What calls and objects cost between nodes of a cluster.
+void MeasureNodes(Table& table, bench::ClusterNodes& cluster, bool tls) {
+  const std::string under = tls ? ", TLS" : "";
+  const char* const ping_pong = tls ? "floor_tls_ping_pong" : "floor_tcp_ping_pong";
+  const char* const bytes = tls ? "floor_tls_bytes" : "floor_tcp_bytes";
+  const char* const to_four =
+      tls ? "floor_tls_256mb_to_4_processes" : "floor_tcp_256mb_to_4_processes";
+  const auto grpc = [&](const char* name) { return tls ? "" : name; };
+  table.Add("actor call on another node, one by one" + under, "1/s", ping_pong,
+            grpc("floor_grpc_stream_ping_pong"), [&] {
+              const int calls = static_cast<int>(2'000 * seconds_per_row);
+              return Middle([&] { return cluster.CallsOneByOne(calls); });
+            });
+  table.Add("actor calls on another node, 10,000 in flight" + under, "1/s", "",
+            grpc("floor_grpc_stream_64_frames"),
+            [&] { return Middle([&] { return cluster.CallsInFlight(500'000, 10'000); }); });
+  // Which hop limits: where each has a core, a call takes as long as the largest of these; where
+  // they share two, half of their sum.
+  for (const char* hop : bench::kHops) {
+    table.Add(std::string("CPU of an actor call in flight, ") + hop + under, "us", "", "",
+              [&] { return cluster.cpu_per_call(hop); });
+  }
+  table.Add("tasks on another node, 10,000 in flight" + under, "1/s", "",
+            grpc("floor_grpc_stream_64_frames"),
+            [&] { return Middle([&] { return cluster.TasksInFlight(200'000, 10'000); }); });
+  table.Add("256 MB read on one other node" + under, "GB/s", bytes, grpc("floor_grpc_bytes_4mib"),
+            [&] {
+              const double seconds = Middle([&] { return cluster.Broadcast(kBroadcastBytes, 1); });
+              return kBroadcastBytes / seconds / 1e9;
+            });
+  // Where four nodes have cores and memory of their own this takes little longer than one
+  // transfer; here all share them, and the floor is what four bare processes need.
+  table.Add("256 MB read on four other nodes" + under, "s", to_four,
+            grpc("floor_grpc_256mb_to_4_processes"),
+            [&] { return Middle([&] { return cluster.Broadcast(kBroadcastBytes, 4); }); });
+  if (tls) return;
+  table.Add("get of 1,000 values of 100 kB of another node", "1/s", "", "",
+            [&] { return Middle([&] { return cluster.GetMany(1'000, 100'000); }); });
+  table.Add("actors on three nodes, 1,000 made and called", "1/s", "", "",
+            [&] { return cluster.Actors(1'000); });
+}
+
+// A directory of certificates that goes with the benchmark.
+class TlsDirectory {
+ public:
+  TlsDirectory() {
+    std::string pattern = "/tmp/sheaf-bench-tls-XXXXXX";
+    parent_ = mkdtemp(pattern.data());
+    if (const absl::Status made = sheaf::MakeCertificateSet(path(), {}); !made.ok()) {
+      std::cerr << "bench_cluster: " << made << "\n";
+      std::_Exit(1);
+    }
+  }
+  ~TlsDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(parent_, ignored);
+  }
+  std::string path() const { return parent_ + "/tls"; }
+
+ private:
+  std::string parent_;
+};
 
 }  // namespace
 
@@ -228,94 +391,25 @@ int main(int argc, char** argv) {
       seconds_per_row = std::max(0.05, std::atof(argv[i + 1]));
     }
   }
-  int pipes[2];
-  if (pipe(pipes) != 0) return 1;
-  const pid_t child = fork();  // Before gRPC has a thread.
-  if (child == 0) Serve(pipes[1]);
-  char address[128] = "";
-  if (child < 0 || read(pipes[0], address, sizeof address - 1) <= 0) {
-    std::cerr << "bench_cluster: the second process did not start\n";
+  const TlsDirectory tls;
+  const std::string directories[] = {"", tls.path()};
+  const Other others[] = {StartOther(directories[0]), StartOther(directories[1])};
+  Table table(only, with_floors);
+  for (size_t i = 0; i < std::size(others); ++i) {
+    {
+      Caller caller(others[i].address, directories[i]);
+      MeasureLink(table, caller, /*tls=*/i == 1);
+    }
+    kill(others[i].process, SIGKILL);
+    waitpid(others[i].process, nullptr, 0);
+  }
+  for (const std::string& directory : directories) {
+    bench::ClusterNodes cluster(argc, argv, 5, directory);
+    MeasureNodes(table, cluster, /*tls=*/!directory.empty());
+  }
+  if (!json.empty() && !table.Write(json)) {
+    std::cerr << "bench_cluster: cannot write " << json << "\n";
     return 1;
-  }
-  address[std::strcspn(address, "\n")] = '\0';
-
-  std::map<std::string, double> floors;
-  if (with_floors) {
-    floors = RunFloors(std::filesystem::canonical("/proc/self/exe").parent_path());
-  }
-  std::vector<Row> rows;
-  std::printf("%-44s %14s %14s %8s\n", "", "sheaf", "floor", "ratio");
-  const auto add = [&](const char* name, const char* unit, const char* floor,
-                       const std::function<double()>& measure) {
-    if (!only.empty() && std::strstr(name, only.c_str()) == nullptr) return;
-    const bool lower = std::strcmp(unit, "s") == 0 || std::strcmp(unit, "us") == 0;
-    rows.push_back({name, unit, measure(), floor[0] == '\0' ? 0 : floors[floor], lower});
-    Print(rows.back());
-  };
-  {
-    Caller caller(address);
-    add("frame there and back", "1/s", "floor_grpc_stream_ping_pong",
-        [&] { return Rate([&] { return caller.Frames(100, 1, 1, 64); }); });
-    add("frames there and back, 512 in flight", "frames/s", "floor_grpc_stream_64_frames",
-        [&] { return Rate([&] { return caller.Frames(12'800, 512, 64, kFrameBytes); }); });
-    add("frames there and back, 8192 in flight", "frames/s", "floor_grpc_stream_64_frames",
-        [&] { return Rate([&] { return caller.Frames(65'536, 8'192, 512, kFrameBytes); }); });
-    add("block of 4 MiB", "GB/s", "floor_grpc_bytes_4mib",
-        [&] { return Rate([&] { return caller.Fetch(8, 1); }) / 1e9; });
-    add("blocks of 4 MiB, 2 at once", "GB/s", "floor_grpc_bytes_4mib_2_at_once",
-        [&] { return Rate([&] { return caller.Fetch(8, 2); }) / 1e9; });
-    if (floors["floor_tcp_bytes"] > 0) {
-      std::printf("(bare TCP: %.3g GB/s)\n", floors["floor_tcp_bytes"]);
-    }
-  }
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  {
-    bench::ClusterNodes cluster(argc, argv, 5);
-    add("actor call on another node, one by one", "1/s", "floor_grpc_stream_ping_pong",
-        [&] { return Middle([&] { return cluster.CallsOneByOne(2'000); }); });
-    add("actor calls on another node, 10,000 in flight", "1/s", "floor_grpc_stream_64_frames",
-        [&] { return Middle([&] { return cluster.CallsInFlight(500'000, 10'000); }); });
-    // Which hop limits: where each has a core, a call takes as long as the largest of these; where
-    // they share two, half of their sum.
-    for (const char* hop : bench::kHops) {
-      add((std::string("CPU of an actor call in flight, ") + hop).c_str(), "us", "",
-          [&] { return cluster.cpu_per_call(hop); });
-    }
-    add("tasks on another node, 10,000 in flight", "1/s", "floor_grpc_stream_64_frames",
-        [&] { return Middle([&] { return cluster.TasksInFlight(200'000, 10'000); }); });
-    add("256 MB read on one other node", "GB/s", "floor_grpc_bytes_4mib", [&] {
-      return kBroadcastBytes / Middle([&] { return cluster.Broadcast(kBroadcastBytes, 1); }) / 1e9;
-    });
-    // Where four nodes have cores and memory of their own this takes little longer than one
-    // transfer; here all share them, and the floor is what four bare processes need.
-    add("256 MB read on four other nodes", "s", "floor_grpc_256mb_to_4_processes",
-        [&] { return Middle([&] { return cluster.Broadcast(kBroadcastBytes, 4); }); });
-    add("get of 1,000 values of 100 kB of another node", "1/s", "",
-        [&] { return Middle([&] { return cluster.GetMany(1'000, 100'000); }); });
-    add("actors on three nodes, 1,000 made and called", "1/s", "",
-        [&] { return cluster.Actors(1'000); });
-  }
-
-  if (!json.empty()) {
-    std::ofstream out(json);
-    out << "{\"rows\": [";
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const Row& row = rows[i];
-      out << (i == 0 ? "\n" : ",\n") << "  {\"name\": \"" << row.name << "\", \"unit\": \""
-          << row.unit << "\", \"better\": \"" << (row.lower_is_better ? "lower" : "higher")
-          << "\", \"sheaf\": " << row.sheaf << ", \"floor\": ";
-      if (row.floor > 0) {
-        out << row.floor << "}";
-      } else {
-        out << "null}";
-      }
-    }
-    out << "\n]}\n";
-    if (!out) {
-      std::cerr << "bench_cluster: cannot write " << json << "\n";
-      return 1;
-    }
   }
   return 0;
 }

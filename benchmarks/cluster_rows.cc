@@ -111,13 +111,14 @@ void BecomeWorker(int argc, char** argv) {
     sheaf::Init(argc, argv);
 }
 
-ClusterNodes::ClusterNodes(int argc, char** argv, int nodes) {
+ClusterNodes::ClusterNodes(int argc, char** argv, int nodes, const std::string& tls_directory) {
   std::string pattern = "/tmp/sheaf-bench-XXXXXX";
   directory_ = mkdtemp(pattern.data());
   setenv("SHEAF_DIR", directory_.c_str(), 1);
   setenv("SHEAF_STATE_IN_MEMORY", "1", 1);  // As /tmp may be.
-  Start("--head");
-  for (int i = 1; i < nodes; ++i) Start("--address " + head_address_);
+  const std::string tls = tls_directory.empty() ? "" : " --tls-dir " + tls_directory;
+  Start("--head" + tls);
+  for (int i = 1; i < nodes; ++i) Start("--address " + head_address_ + tls);
   sheaf::InitOptions init;
   init.address = nodes_[0].session;
   sheaf::Init(argc, argv, init);

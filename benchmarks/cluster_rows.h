@@ -20,8 +20,8 @@ inline constexpr const char* kHops[] = {"the driver", "its raylet", "the other r
 class ClusterNodes {
  public:
   // Starts `nodes` of them and joins the first one. Ends the program with the reason if one does
-  // not start.
-  ClusterNodes(int argc, char** argv, int nodes);
+  // not start. `tls_directory`: their certificates; empty: their links are not encrypted.
+  ClusterNodes(int argc, char** argv, int nodes, const std::string& tls_directory);
   ~ClusterNodes();
 
   // Each measures once. Rates are per second.

@@ -1,8 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "rpc/fetch_session.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "base/text/same_secret.h"
 
@@ -29,13 +27,11 @@ FetchTicket MakeTicket(const Digest& key, uint64_t connection, uint64_t number,
   return ticket;
 }
 
-absl::StatusOr<FetchTicket> DecodeTicket(std::string_view bytes) {
-  FetchTicket ticket;
-  if (bytes.size() != sizeof ticket) {
-    return absl::InvalidArgumentError(absl::StrCat("a fetch ticket of ", bytes.size(), " bytes"));
-  }
-  std::memcpy(&ticket, bytes.data(), sizeof ticket);
-  return ticket;
+Digest ProofOfAnswerer(const Digest& key, uint64_t connection, bool dialled, const Digest& nonce) {
+  return HmacSha256(AsView(key), {"sheaf blocks 1",
+                                  dialled ? "dialler" : "acceptor",
+                                  {reinterpret_cast<const char*>(&connection), sizeof connection},
+                                  AsView(nonce)});
 }
 
 absl::Status FetchSession::Check(const FetchTicket& ticket) {

@@ -26,9 +26,6 @@ namespace {
 
 int Milliseconds(Nanos time) { return static_cast<int>(std::max<Nanos>(time / kMillisecond, 1)); }
 
-// A read of this size takes what the socket has with fewer system calls than the default of 8 KiB.
-constexpr int kBulkReadChunk = 256 * 1024;
-
 }  // namespace
 
 std::shared_ptr<grpc::Channel> MakeChannel(const ChannelOptions& options) {
@@ -42,13 +39,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ChannelOptions& options) {
   // With keepalive gRPC sets TCP_USER_TIMEOUT too, to the keepalive's timeout.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(2 * options.silence_limit));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.silence_limit));
-  if (options.bulk) {
-    arguments.SetMaxReceiveMessageSize(-1);
-    arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 * 1024 * 1024);
-    arguments.SetInt(GRPC_ARG_TCP_READ_CHUNK_SIZE, kBulkReadChunk);
-  } else {
-    arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  }
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   return grpc::CreateCustomChannel(options.address,
                                    options.certificates != nullptr
                                        ? options.certificates->ForChannel()
@@ -68,7 +59,6 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(GrpcListener& listener
                                                  : grpc::InsecureServerCredentials());
   builder.RegisterCallbackGenericService(service);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(-1);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              Milliseconds(server_options.idle_limit));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 128);
@@ -78,12 +68,11 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(GrpcListener& listener
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(silence_limit));
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 * 1024 * 1024);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) {
     return absl::InvalidArgumentError("cannot serve: the certificates cannot be read");
   }
-  listener.Start(std::move(acceptor));
+  listener.Start(std::move(acceptor), server_options.take_block_connection);
   return server;
 }
 

@@ -23,7 +23,6 @@ struct ChannelOptions {
   std::string address;
   const GrpcCertificates* certificates = nullptr;  // Null: in plain.
   Nanos silence_limit = 0;  // Unacknowledged bytes this old end the connection.
-  bool bulk = false;        // For fetches: large messages.
 };
 
 // Connects on its first call, over a connection that it shares with no other channel.
@@ -33,6 +32,7 @@ struct ServerOptions {
   const GrpcCertificates* certificates = nullptr;  // Null: in plain.
   Nanos silence_limit = 0;
   Nanos idle_limit = 0;  // Connections over which nothing is asked for so long are closed.
+  GrpcListener::TakeBlockConnection take_block_connection;
 };
 
 // Serves the connections of `listener`, which it starts. kInvalidArgument: certificates that cannot

@@ -53,8 +53,7 @@ void GrpcLinks::Dial(const std::shared_ptr<Link>& link, Nanos now) {
   connection->link = link;
   connection->outbox.push_back(BufferOf(connection->dialler->Hello()));
   connection->stream = LinkStream::Dial(
-      MakeChannel({link->address, certificates_.get(), options_.silence_limit, false}),
-      kLinkMethod);
+      MakeChannel({link->address, certificates_.get(), options_.silence_limit}), kLinkMethod);
   connection->stream->Begin(connection);
   connections_.insert(connection);
   link->dialling = connection;
@@ -229,6 +228,7 @@ void GrpcLinks::Detach(std::shared_ptr<Connection> connection, const absl::Statu
 }
 
 void GrpcLinks::Tick() {
+  block_threads_.Reap();
   Actions actions;
   std::vector<std::shared_ptr<Connection>> dialled;
   {
@@ -299,17 +299,19 @@ void GrpcLinks::Stop() {
                                                                connections_.end());
     for (const auto& connection : connections) Drop(connection, reason, &actions);
     for (const auto& [key, link] : links_) FailFetches(link.get(), reason, &actions);
-    CancelFetches();
+    CloseFetchers(reason);
   }
   Run(actions);
   if (server_ != nullptr) {
     listener_->Stop();
+    block_service_->Stop();
     server_->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));
   }
+  block_threads_.AwaitAll();
   {
     const MutexLock lock(mutex_);
     nothing_runs_.Wait(mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return running_ == 0 && connections_.empty() && fetch_calls_.empty() && servings_.empty();
+      return running_ == 0 && connections_.empty();
     });
   }
   executor_->Stop();

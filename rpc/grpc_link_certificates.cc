@@ -36,10 +36,12 @@ absl::Status GrpcLinks::SetCertificates(const Credentials& next) {
         "links begin with certificates or have none: start the process anew");
   }
   SHEAF_ASSIGN_OR_RETURN(const int64_t expires, ExpiryOf(next.authority_pem, next.certificate_pem));
+  SHEAF_ASSIGN_OR_RETURN(std::shared_ptr<const TlsContext> tls, TlsContext::Make(next));
   Actions actions;
   {
     const MutexLock lock(mutex_);
     certificates_->Replace(next);
+    block_tls_ = std::move(tls);
     expires_ = expires;
     figures_.certificates_expire = expires;
     next_expiry_check_ = 0;

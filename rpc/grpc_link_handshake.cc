@@ -200,8 +200,8 @@ void GrpcLinks::Establish(const std::shared_ptr<Link>& link,
   link->established_at = now;
   connection->phase = Phase::kEstablished;
   if (!connection->dialled) listener_->Proven(connection->accepted_from);
-  sessions_[connection->number] =
-      std::make_shared<FetchSession>(connection->session_key, link->peer);
+  sessions_[connection->number] = std::make_shared<FetchSession>(
+      connection->session_key, connection->number, connection->dialled, link->peer);
   link->sessions.push_back(connection->number);
   if (link->sessions.size() > 2) {  // A fetch may be on its way with the one before.
     sessions_.erase(link->sessions.front());

@@ -2,7 +2,7 @@
 // Links over gRPC. Everything but the streams themselves is under one lock; what must not run under
 // it (writes, closes, callbacks) is collected in Actions and done after the lock is gone.
 //
-// Threads: callers, gRPC's, and one of its own, which ticks (dials, deadlines, acknowledgements,
+// Threads: callers, gRPC's, one for each connection of blocks, and one of its own, which ticks (dials, deadlines, acknowledgements,
 // pings). Whatever goes to on_frames and on_link passes through the queue of its link, which one
 // thread at a time empties: that keeps their order over reconnects.
 #pragma once
@@ -23,6 +23,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/executor.h"
 #include "base/mutex.h"
+#include "rpc/blocks/block_fetcher.h"
+#include "rpc/blocks/block_service.h"
+#include "rpc/blocks/connection_threads.h"
 #include "rpc/fetch_session.h"
 #include "rpc/grpc_channel.h"
 #include "rpc/grpc_stream.h"
@@ -61,8 +64,6 @@ class GrpcLinks final : public Links {
   struct Delivery;
   struct PendingFetch;
   class Connection;
-  class FetchCall;
-  class FetchServing;
   class Service;
   enum class Phase : uint8_t;
   using Key = std::pair<uint64_t, uint64_t>;  // Self and peer; a guest's self is kGuestKey.
@@ -80,14 +81,12 @@ class GrpcLinks final : public Links {
     std::vector<std::pair<std::shared_ptr<LinkStream>, grpc::ByteBuffer>> writes;
     std::vector<std::pair<std::shared_ptr<LinkStream>, grpc::Status>> closes;
     std::vector<std::shared_ptr<Link>> deliveries;  // Links with something to deliver.
-    std::vector<std::shared_ptr<FetchCall>> fetches;
     std::vector<std::pair<FetchDone, absl::Status>> failed_fetches;
     std::vector<std::pair<FetchDone, absl::StatusOr<std::unique_ptr<ReceivedBlock>>>> fetched;
     std::vector<LinkQuestion> questions;
     bool tick = false;
   };
   void Run(Actions& actions) ABSL_LOCKS_EXCLUDED(mutex_);
-  void RunFetches(Actions& actions) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // grpc_links.cc: links and their frames.
   std::shared_ptr<Link> FindOrMake(ProcessId self, bool guest, ProcessId peer)
@@ -146,9 +145,9 @@ class GrpcLinks final : public Links {
   // grpc_fetch.cc.
   void StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  grpc::ServerGenericBidiReactor* ServeFetch(grpc::GenericCallbackServerContext* context)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  void CancelFetches() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<BlockFetcher> FetcherOf(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::unique_ptr<BlockService> MakeBlockService();
+  void CloseFetchers(const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailFetch(FetchDone done, const absl::Status& reason, Actions* actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailFetches(Link* link, const absl::Status& reason, Actions* actions)
@@ -192,8 +191,9 @@ class GrpcLinks final : public Links {
   std::set<std::shared_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
   // By connection.
   absl::flat_hash_map<uint64_t, std::shared_ptr<FetchSession>> sessions_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::shared_ptr<FetchCall>> fetch_calls_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::shared_ptr<FetchServing>> servings_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<BlockFetcher>> fetchers_ ABSL_GUARDED_BY(mutex_);
+  // Of connections that are made from now on; null: they are not encrypted.
+  std::shared_ptr<const TlsContext> block_tls_ ABSL_GUARDED_BY(mutex_);
   uint32_t guests_ ABSL_GUARDED_BY(mutex_) = 0;
   int handshakes_ ABSL_GUARDED_BY(mutex_) =
       0;  // Accepted connections whose peer has not proved itself.
@@ -208,7 +208,9 @@ class GrpcLinks final : public Links {
 
   const std::shared_ptr<Gate> gate_;
   std::unique_ptr<Service> service_;
-  std::unique_ptr<GrpcListener> listener_;  // Constant after Listen.
+  ConnectionThreads block_threads_;
+  std::unique_ptr<BlockService> block_service_;  // Constant after Listen.
+  std::unique_ptr<GrpcListener> listener_;       // Constant after Listen.
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ThreadExecutor> executor_;
 };

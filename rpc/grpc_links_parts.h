@@ -17,8 +17,6 @@
 namespace sheaf {
 
 inline constexpr char kLinkMethod[] = "/sheaf.Link/Frames";
-inline constexpr char kFetchMethod[] = "/sheaf.Link/Fetch";
-inline constexpr char kTicketKey[] = "sheaf-fetch-bin";
 inline constexpr uint64_t kGuestKey = UINT64_MAX;
 inline constexpr Nanos kFirstBackoff = 50 * kMillisecond;
 inline constexpr Nanos kMaxBackoff = kSecond;
@@ -77,9 +75,9 @@ struct GrpcLinks::Link {
   bool delivering = false;
 
   std::deque<PendingFetch> waiting_fetches;
-  std::shared_ptr<grpc::Channel> fetch_channel;
-  std::string fetch_address;        // Of fetch_channel.
-  uint64_t fetch_certificates = 0;  // Their version.
+  std::shared_ptr<BlockFetcher> fetcher;
+  std::string fetch_address;                    // Of fetcher.
+  std::shared_ptr<const TlsContext> fetch_tls;  // The same.
   struct LinkFetch {
     BlockAssembly block;
     Nanos deadline = kForever;

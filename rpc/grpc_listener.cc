@@ -13,11 +13,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/log.h"
+#include "rpc/blocks/block_wire.h"
 
 namespace sheaf {
 namespace {
@@ -25,6 +29,7 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr Nanos kLookPeriod = 100 * kMillisecond;  // Between looks who has gone.
 constexpr int kNoDescriptorsPause = 50;            // Milliseconds.
+constexpr Nanos kFirstBytesTime = 5 * kSecond;
 constexpr uint64_t kPartOfDescriptors = 8;
 constexpr size_t kLeastOfOneAddress = 4;
 constexpr size_t kPartOfOneAddress = 4;
@@ -69,7 +74,7 @@ absl::StatusOr<UniqueFd> ListenOn(const ListenAddress& address) {
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
   int error = 0;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    UniqueFd fd(socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    UniqueFd fd(socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1, off = 0;
     // A port that was just given back can be had again; "::" is for IPv4 too.
     setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -104,8 +109,9 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Listen(ListenAddress
 GrpcListener::GrpcListener(UniqueFd fd, const Limits& limits)
     : fd_(std::move(fd)), limits_(limits) {}
 
-void GrpcListener::Start(std::unique_ptr<Acceptor> acceptor) {
+void GrpcListener::Start(std::unique_ptr<Acceptor> acceptor, TakeBlockConnection take) {
   acceptor_ = std::move(acceptor);
+  take_block_connection_ = std::move(take);
   thread_ = std::make_unique<ThreadExecutor>("links accept");
   thread_->Post([this] { Run(); });
 }
@@ -115,7 +121,7 @@ void GrpcListener::Stop() {
     const MutexLock lock(mutex_);
     if (std::exchange(stopping_, true)) return;
   }
-  shutdown(fd_.get(), SHUT_RDWR);  // Ends the accept that waits.
+  shutdown(fd_.get(), SHUT_RDWR);  // Ends the wait.
   if (thread_ != nullptr) thread_->Stop();
   acceptor_ = nullptr;
 }
@@ -127,31 +133,69 @@ uint64_t GrpcListener::refused() const {
 
 void GrpcListener::Run() {
   while (true) {
-    sockaddr_storage from{};
-    socklen_t size = sizeof from;
-    UniqueFd fd(accept4(fd_.get(), reinterpret_cast<sockaddr*>(&from), &size,
-                        SOCK_NONBLOCK | SOCK_CLOEXEC));
-    const int error = errno;
+    std::vector<pollfd> entries{{fd_.get(), POLLIN, 0}};
+    for (const Silent& silent : silent_) entries.push_back({silent.fd.get(), POLLIN, 0});
+    int wait = -1;
+    if (!silent_.empty()) {
+      const Nanos left = std::max<Nanos>(silent_.front().deadline - MonotonicNow(), 0);
+      wait = static_cast<int>(left / kMillisecond) + 1;
+    }
+    if (poll(entries.data(), entries.size(), wait) < 0) continue;  // EINTR.
     {
       const MutexLock lock(mutex_);
-      if (stopping_) return;
+      if (stopping_) break;
     }
-    if (!fd.valid()) {
-      // Out of descriptors or memory: those who wait stay in the backlog.
-      if (error != ECONNABORTED && error != EINTR) poll(nullptr, 0, kNoDescriptorsPause);
-      continue;
+    size_t at = 0;
+    const Nanos now = MonotonicNow();
+    for (auto silent = silent_.begin(); silent != silent_.end();) {
+      const bool spoke = entries[++at].revents != 0;
+      const bool over = spoke ? Sort(*silent) : now >= silent->deadline;
+      silent = over ? silent_.erase(silent) : std::next(silent);
     }
-    const std::string peer = NameOf(from);
-    if (!Admit(fd.get(), peer, AddressOf(peer))) continue;
-    const int on = 1;
-    const auto patience = static_cast<unsigned int>(limits_.silence_limit / kMillisecond);
-    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
-    Acceptor::NewConnectionParameters connection;
-    connection.listener_fd = -1;
-    connection.fd = fd.Release();
-    acceptor_->HandleNewConnection(&connection);
+    if (entries[0].revents != 0) Accept();
   }
+  silent_.clear();
+}
+
+void GrpcListener::Accept() {
+  sockaddr_storage from{};
+  socklen_t size = sizeof from;
+  UniqueFd fd(
+      accept4(fd_.get(), reinterpret_cast<sockaddr*>(&from), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!fd.valid()) {
+    // Out of descriptors or memory: those who wait stay in the backlog.
+    if (errno != ECONNABORTED && errno != EINTR && errno != EAGAIN)
+      poll(nullptr, 0, kNoDescriptorsPause);
+    return;
+  }
+  std::string peer = NameOf(from);
+  if (!Admit(fd.get(), peer, AddressOf(peer))) return;
+  const int on = 1, first_bytes = kBlockMagic.size();
+  const auto patience = static_cast<unsigned int>(limits_.silence_limit / kMillisecond);
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+  // It is not woken for before so many have come, or the other end has gone.
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVLOWAT, &first_bytes, sizeof first_bytes);
+  silent_.push_back({std::move(fd), std::move(peer), MonotonicNow() + kFirstBytesTime});
+}
+
+// Of a connection that said something: whose it is. False: that is still to be seen.
+bool GrpcListener::Sort(Silent& silent) {
+  char first[kBlockMagic.size()];
+  const ssize_t size = recv(silent.fd.get(), first, sizeof first, MSG_PEEK | MSG_DONTWAIT);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (size < static_cast<ssize_t>(sizeof first)) return true;  // It has gone.
+  const int any = 1;
+  setsockopt(silent.fd.get(), SOL_SOCKET, SO_RCVLOWAT, &any, sizeof any);
+  if (std::string_view(first, sizeof first) == kBlockMagic) {
+    take_block_connection_(std::move(silent.fd), silent.peer);
+    return true;
+  }
+  Acceptor::NewConnectionParameters connection;
+  connection.listener_fd = -1;
+  connection.fd = silent.fd.Release();
+  acceptor_->HandleNewConnection(&connection);
+  return true;
 }
 
 bool GrpcListener::Admit(int fd, const std::string& peer, const std::string& address) {

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The port of the links: accepts connections and gives them to gRPC, but no more of strangers than
-// this process can bear. Whoever reaches the port can open connections and say nothing; each costs
+// The port of the links: accepts connections and gives them to gRPC, or to who serves blocks, as
+// their first bytes say (rpc/blocks/block_wire.h); but no more of strangers than this process can
+// bear. Whoever reaches the port can open connections and say nothing; each costs
 // a descriptor and some tens of KB, until gRPC closes it for idleness. So there are bounds on those
 // that have not proven themselves, of one address and of all, and the last descriptors are not for
 // them. Those that have are not counted: they are the cluster.
@@ -9,6 +10,8 @@
 #include <grpcpp/server_builder.h>
 
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,7 +40,9 @@ class GrpcListener {
   ~GrpcListener() { Stop(); }
 
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
-  void Start(std::unique_ptr<Acceptor> acceptor);
+  using TakeBlockConnection = std::function<void(UniqueFd fd, const std::string& peer)>;
+  // `take` is called on the listener's thread, until Stop has returned.
+  void Start(std::unique_ptr<Acceptor> acceptor, TakeBlockConnection take);
   // Who speaks over the connection of `peer` (as gRPC calls it) is of the cluster. Any thread.
   void Proven(const std::string& peer);
   // No connection is accepted any more. Idempotent.
@@ -50,14 +55,24 @@ class GrpcListener {
     uint64_t inode;
     std::string address;
   };
+  // Accepted, and has not said what it is.
+  struct Silent {
+    UniqueFd fd;
+    std::string peer;
+    Nanos deadline;
+  };
   GrpcListener(UniqueFd fd, const Limits& limits);
   void Run();
+  void Accept();
+  bool Sort(Silent& silent);
   bool Admit(int fd, const std::string& peer, const std::string& address);
   void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const UniqueFd fd_;
   const Limits limits_;
   std::unique_ptr<Acceptor> acceptor_;
+  TakeBlockConnection take_block_connection_;
+  std::list<Silent> silent_;  // The thread's own, the oldest first.
 
   mutable Mutex mutex_;
   std::map<std::string, Stranger> strangers_ ABSL_GUARDED_BY(mutex_);  // By peer.

@@ -17,7 +17,7 @@ class WholeBlock final : public ReceivedBlock {
       : head_(std::move(head)), bytes_(std::move(bytes)), size_(size) {}
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return size_; }
-  uint32_t CopyTo(std::span<char> to) const override {
+  absl::StatusOr<uint32_t> CopyTo(std::span<char> to) override {
     return CopyWithCrc32c(to.data(), {bytes_.get(), std::min<size_t>(size_, to.size())});
   }
 

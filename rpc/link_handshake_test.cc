@@ -112,7 +112,7 @@ TEST_CASE("what is no handshake is refused by its first bytes") {
 
 TEST_CASE("a fetch is proved by its session's key, once") {
   const Digest key = SecretBytes();
-  FetchSession session(key, RayletOf(3));
+  FetchSession session(key, 1, /*dialled=*/true, RayletOf(3));
   CHECK(session.Check(MakeTicket(key, 1, 1, "a")).ok());
   CHECK(session.Check(MakeTicket(key, 1, 3, "c")).ok());
   CHECK(session.Check(MakeTicket(key, 1, 2, "b")).ok());  // Calls overtake each other.
@@ -125,7 +125,16 @@ TEST_CASE("a fetch is proved by its session's key, once") {
   CHECK(session.Check(MakeTicket(key, 1, 6000, "far")).ok());
   CHECK_FALSE(session.Check(MakeTicket(key, 1, 4, "d")).ok());  // Too old to be known.
   CHECK(session.Check(MakeTicket(key, 1, 5999, "near")).ok());
-  CHECK_FALSE(DecodeTicket("short").ok());
+}
+
+TEST_CASE("who answers shows that it is the other end, and not the asking one") {
+  const Digest key = SecretBytes(), nonce = SecretBytes();
+  const Digest right = ProofOfAnswerer(key, 1, /*dialled=*/true, nonce);
+  CHECK(FetchSession(key, 1, true, RayletOf(3)).Proof(nonce) == right);
+  CHECK(FetchSession(key, 1, false, RayletOf(3)).Proof(nonce) != right);  // Its own question.
+  CHECK(FetchSession(key, 2, true, RayletOf(3)).Proof(nonce) != right);
+  CHECK(FetchSession(key, 1, true, RayletOf(3)).Proof(SecretBytes()) != right);
+  CHECK(FetchSession(SecretBytes(), 1, true, RayletOf(3)).Proof(nonce) != right);
 }
 
 }  // namespace

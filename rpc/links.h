@@ -57,14 +57,19 @@ struct Block {
   std::span<const char> bytes;
   std::shared_ptr<const void> hold;
 };
-// The same as it arrives: a head, and bytes in pieces that are copied out once.
+// The same as it arrives: its head is here, its bytes may still be on their way. They are to be had
+// once, and not after FetchDone has returned but by Keep. One thread at a time.
 class ReceivedBlock {
  public:
   virtual ~ReceivedBlock() = default;
   virtual const std::string& head() const = 0;
   virtual uint64_t size() const = 0;  // Of the bytes.
-  // `to` has size() bytes. Returns their Crc32c. May be called on any thread.
-  virtual uint32_t CopyTo(std::span<char> to) const = 0;
+  // `to` has size() bytes. Returns their Crc32c. Waits for those that have not come, no longer than
+  // the timeout of the fetch. kUnavailable, kDeadlineExceeded: not all came.
+  virtual absl::StatusOr<uint32_t> CopyTo(std::span<char> to) = 0;
+  // Brings the bytes into memory of the block's own, so that CopyTo waits for nothing, at any time.
+  // Errors as above.
+  virtual absl::Status Keep() { return absl::OkStatus(); }
 };
 
 struct LinksOptions {

@@ -144,6 +144,10 @@ class TestNode {
     std::condition_variable done;
     std::vector<absl::StatusOr<std::unique_ptr<ReceivedBlock>>> results;
     links_->Fetch(self_, peer, std::move(request), timeout, [&](auto result) {
+      if (result.ok()) {
+        const absl::Status kept = (*result)->Keep();
+        if (!kept.ok()) result = kept;
+      }
       std::lock_guard lock(mutex);
       results.push_back(std::move(result));
       done.notify_all();

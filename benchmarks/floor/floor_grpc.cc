@@ -1,10 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What gRPC and TCP do between two processes of this machine: a bidirectional stream there and
-// back, one message or many frames at a time, and bulk, by byte buffers and by a bare socket. What
-// calls and objects between two nodes cost at least; and bulk to four processes at once, which is
-// what the cores and the memory of the machine leave of a broadcast. Memory and locks are set as
-// nodes of Sheaf set them. No code of Sheaf.
-#include <arpa/inet.h>
+// What gRPC does between two processes of this machine: a bidirectional stream there and back, one
+// message or many frames at a time, and bulk by byte buffers; and bulk to four processes at once,
+// which is what the cores and the memory of the machine leave of a broadcast. Memory and locks are
+// set as nodes of Sheaf set them. Bare sockets: floor_tcp.cc. No code of Sheaf.
 #include <grpc/slice.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -15,7 +13,6 @@
 #include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,20 +103,6 @@ class Service final : public grpc::CallbackGenericService {
   const char* const bytes_;
 };
 
-int TcpListener(uint16_t* port) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  floors::Require(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                      listen(fd, 4) == 0 &&
-                      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0,
-                  "tcp");
-  *port = ntohs(address.sin_port);
-  return fd;
-}
-
 [[noreturn]] void Serve(int out) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGPIPE, SIG_IGN);
@@ -130,16 +113,9 @@ int TcpListener(uint16_t* port) {
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &grpc_port);
   builder.RegisterCallbackGenericService(&service);
   const auto server = builder.BuildAndStart();
-  uint16_t tcp_port = 0;
-  const int listener = TcpListener(&tcp_port);
-  const int ports[2] = {grpc_port, tcp_port};
-  floors::Require(write(out, ports, sizeof ports) == sizeof ports, "pipe");
-  while (true) {  // A connection gets the same bytes for ever.
-    const int fd = accept(listener, nullptr, nullptr);
-    while (fd >= 0 && write(fd, bytes.data(), 1 << 20) > 0) {
-    }
-    close(fd);
-  }
+  floors::Require(server != nullptr && write(out, &grpc_port, sizeof grpc_port) == sizeof grpc_port,
+                  "serve");
+  while (true) pause();
 }
 
 // --- the first process ---
@@ -316,15 +292,15 @@ int main(int argc, char** argv) {
   const pid_t child = fork();  // Before gRPC has a thread.
   floors::Require(child >= 0, "fork");
   if (child == 0) Serve(pipes[1]);
-  int ports[2];
-  floors::Require(read(pipes[0], ports, sizeof ports) == sizeof ports, "ports");
+  int port = 0;
+  floors::Require(read(pipes[0], &port, sizeof port) == sizeof port, "port");
 
   {
     std::vector<std::unique_ptr<Reader>> readers(kReaders);
     for (auto& reader : readers) reader = std::make_unique<Reader>();
-    floors::Print("floor_grpc_256mb_to_4_processes", "s", Broadcast(readers, ports[0]));
+    floors::Print("floor_grpc_256mb_to_4_processes", "s", Broadcast(readers, port));
   }
-  const auto channel = ChannelTo(ports[0]);
+  const auto channel = ChannelTo(port);
   {
     Caller caller(channel);
     const std::string small(64, 's'), batch(kFrameBytes * kFramesPerMessage, 'f');
@@ -347,22 +323,6 @@ int main(int argc, char** argv) {
                   floors::MedianRate(seconds, [&] { return FetchSeveral(stub, one, 8); }) / 1e9);
     floors::Print("floor_grpc_bytes_4mib_2_at_once", "GB/s",
                   floors::MedianRate(seconds, [&] { return FetchSeveral(stub, two, 4); }) / 1e9);
-  }
-  {
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(ports[1]));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    floors::Require(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0,
-                    "connect");
-    std::string to(1 << 20, '\0');
-    floors::Print("floor_tcp_bytes", "GB/s", floors::MedianRate(seconds, [&] {
-                                               const ssize_t got = read(fd, to.data(), to.size());
-                                               floors::Require(got > 0, "read");
-                                               return static_cast<uint64_t>(got);
-                                             }) / 1e9);
-    close(fd);
   }
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);

@@ -171,11 +171,13 @@ absl::StatusOr<ProgramStore::Answer> ProgramStore::Ask(ProcessId driver, const s
                     answer = received.status();
                   } else if (parsed.head.ParseFromString((*received)->head())) {
                     parsed.bytes.resize((*received)->size());
-                    const uint32_t crc =
+                    const absl::StatusOr<uint32_t> crc =
                         (*received)->CopyTo({parsed.bytes.data(), parsed.bytes.size()});
-                    if (parsed.head.outcome() != proto::BlockHead::FOUND) {
+                    if (!crc.ok()) {
+                      answer = crc.status();
+                    } else if (parsed.head.outcome() != proto::BlockHead::FOUND) {
                       answer = absl::NotFoundError("no job of that driver is there any more");
-                    } else if (crc != parsed.head.crc()) {
+                    } else if (*crc != parsed.head.crc()) {
                       answer = absl::DataLossError("a checksum is wrong");
                     } else {
                       answer = std::move(parsed);

@@ -15,14 +15,22 @@ namespace sheaf {
 // A block as it arrives, with bytes of its own.
 class OwnedBlock final : public ReceivedBlock {
  public:
-  OwnedBlock(std::string head, std::string bytes)
-      : head_(std::move(head)), bytes_(std::move(bytes)) {}
+  OwnedBlock(std::string head, std::string bytes, bool is_cut = false)
+      : head_(std::move(head)), bytes_(std::move(bytes)), is_cut_(is_cut) {}
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return bytes_.size(); }
-  uint32_t CopyTo(std::span<char> to) const override { return CopyWithCrc32c(to.data(), bytes_); }
+  absl::StatusOr<uint32_t> CopyTo(std::span<char> to) override {
+    const absl::Status whole = Keep();
+    if (!whole.ok()) return whole;
+    return CopyWithCrc32c(to.data(), bytes_);
+  }
+  absl::Status Keep() override {
+    return is_cut_ ? absl::UnavailableError("the connection was cut") : absl::OkStatus();
+  }
 
  private:
   const std::string head_, bytes_;
+  const bool is_cut_;  // Not all of its bytes come.
 };
 
 class FakeBlockSource final : public BlockSource {

@@ -68,6 +68,10 @@ void ObjectPuller::Ask(const PullPtr& pull) {
   deps_.blocks.Fetch(node, request, options_.fetch_timeout,
                      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
                       node](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
+                       if (answer.ok()) {
+                         const absl::Status whole = (*answer)->Keep();  // Until there is room.
+                         if (!whole.ok()) answer = whole;
+                       }
                        auto kept = std::make_shared<decltype(answer)>(std::move(answer));
                        gate->Post([this, alive, pull, node, kept] {
                          if (!alive.expired()) OnFirst(pull, node, std::move(*kept));

@@ -73,8 +73,14 @@ TEST_CASE("what was lost, damaged or cut short is fetched again, and nothing els
   SECTION("lost answers") { network.lose_each_seventh = true; }
   SECTION("damaged bytes") { network.damage = 2; }
   SECTION("truncated bytes") { network.truncate = 2; }
+  SECTION("bytes that stop coming, which says nothing of the object") {
+    // More than the damaged answers after which a source is given up.
+    network.interrupt = static_cast<int>(ObjectPullerOptions().most_damaged) + 2;
+  }
+  const bool interrupted = network.interrupt > 0;
   two.puller.Pull(kObject, at, bytes.size());
   network.Run();
+  CHECK((!interrupted || two.puller.stats().damaged == 0));
   REQUIRE(two.Outcome(kObject) == LookupOutcome::kFound);
   CHECK(two.Read(kObject) == bytes);
   CHECK(two.puller.stats().bytes == bytes.size());

@@ -26,7 +26,7 @@ class OwnBlock final : public ReceivedBlock {
   explicit OwnBlock(Block block) : block_(std::move(block)) {}
   const std::string& head() const override { return block_.head; }
   uint64_t size() const override { return block_.bytes.size(); }
-  uint32_t CopyTo(std::span<char> to) const override {
+  absl::StatusOr<uint32_t> CopyTo(std::span<char> to) override {
     return CopyWithCrc32c(to.data(), {block_.bytes.data(), block_.bytes.size()});
   }
 

@@ -29,8 +29,8 @@ class PullTarget {
     return writing_ == 0;
   }
   // kDataLoss: the bytes, which are there now, have another checksum than `crc`. kCancelled: nobody
-  // wants them.
-  absl::Status Write(uint64_t offset, const ReceivedBlock& block, uint32_t crc) {
+  // wants them. Others: not all of them came.
+  absl::Status Write(uint64_t offset, ReceivedBlock& block, uint32_t crc) {
     char* to = nullptr;
     {
       const MutexLock lock(mutex_);
@@ -38,10 +38,11 @@ class PullTarget {
       to = data_ + offset;
       ++writing_;
     }
-    const bool whole = block.CopyTo({to, block.size()}) == crc;
+    const absl::StatusOr<uint32_t> written = block.CopyTo({to, block.size()});
     const MutexLock lock(mutex_);
     if (--writing_ == 0) written_.NotifyAll();
-    return whole ? absl::OkStatus() : absl::DataLossError("its checksum is wrong");
+    if (!written.ok()) return written.status();
+    return *written == crc ? absl::OkStatus() : absl::DataLossError("its checksum is wrong");
   }
 
  private:

@@ -119,7 +119,9 @@ struct TransferNetwork {
             --truncate;
             bytes.pop_back();
           }
-          request.done(std::make_unique<OwnedBlock>(block->head, std::move(bytes)));
+          const bool is_cut = interrupt > 0 && !bytes.empty();
+          if (is_cut) --interrupt;
+          request.done(std::make_unique<OwnedBlock>(block->head, std::move(bytes), is_cut));
         });
     return true;
   }
@@ -151,7 +153,7 @@ struct TransferNetwork {
   std::map<NodeNumber, int> served;  // Requests that each answered.
   int carried = 0;
   bool lose_each_seventh = false;
-  int damage = 0, truncate = 0;  // So many answers.
+  int damage = 0, truncate = 0, interrupt = 0;  // So many answers.
 };
 
 inline void TransferNode::Fetch(NodeNumber node, std::string request, Nanos timeout, Done done) {

@@ -7,6 +7,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
@@ -103,22 +104,6 @@ absl::StatusOr<std::vector<Certificate>> ChainOf(const std::string& authority_pe
 std::string TextOf(const ASN1_STRING* text) {
   return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
           static_cast<size_t>(ASN1_STRING_length(text))};
-}
-
-// Its common name, and the names and URIs among its alternative names.
-std::vector<std::string> NamesOf(X509* certificate) {
-  std::vector<std::string> out;
-  const X509_NAME* const subject = X509_get_subject_name(certificate);
-  for (int at = -1; (at = X509_NAME_get_index_by_NID(subject, NID_commonName, at)) >= 0;) {
-    out.push_back(TextOf(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at))));
-  }
-  const GeneralNames names(static_cast<GENERAL_NAMES*>(
-      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
-  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
-    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
-    if (name->type == GEN_DNS || name->type == GEN_URI) out.push_back(TextOf(name->d.ia5));
-  }
-  return out;
 }
 
 std::string WrittenTo(const Bio& bio) {
@@ -224,6 +209,38 @@ absl::Status WriteNew(const std::string& path, const std::string& bytes, mode_t 
 }
 
 }  // namespace
+
+std::vector<std::string> NamesOf(x509_st* certificate) {
+  std::vector<std::string> out;
+  const X509_NAME* const subject = X509_get_subject_name(certificate);
+  for (int at = -1; (at = X509_NAME_get_index_by_NID(subject, NID_commonName, at)) >= 0;) {
+    out.push_back(TextOf(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at))));
+  }
+  const GeneralNames names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type == GEN_DNS || name->type == GEN_URI) out.push_back(TextOf(name->d.ia5));
+  }
+  return out;
+}
+
+bool UseCertificates(const std::string& authority_pem, const std::string& certificate_pem,
+                     const std::string& key_pem, ssl_ctx_st* context) {
+  const std::vector<Certificate> authorities = ReadCertificates(authority_pem);
+  const std::vector<Certificate> own = ReadCertificates(certificate_pem);
+  const Key key(PEM_read_bio_PrivateKey(Reading(key_pem).get(), nullptr, nullptr, nullptr));
+  if (authorities.empty() || own.empty() || key == nullptr) return false;
+  X509_STORE* const store = SSL_CTX_get_cert_store(context);
+  for (const Certificate& each : authorities) {
+    if (X509_STORE_add_cert(store, each.get()) != 1) return false;
+  }
+  if (SSL_CTX_use_certificate(context, own.front().get()) != 1) return false;
+  for (size_t i = 1; i < own.size(); ++i) {
+    if (SSL_CTX_add1_chain_cert(context, own[i].get()) != 1) return false;
+  }
+  return SSL_CTX_use_PrivateKey(context, key.get()) == 1 && SSL_CTX_check_private_key(context) == 1;
+}
 
 bool NamesInclude(const std::vector<std::string>& names, const std::string& wanted) {
   return std::any_of(names.begin(), names.end(),

@@ -10,6 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+struct ssl_ctx_st;  // OpenSSL's SSL_CTX and X509.
+struct x509_st;
+
 namespace sheaf {
 
 // kInvalidArgument: one of them is no PEM, the key is not the certificate's, no authority signed
@@ -28,6 +31,13 @@ absl::StatusOr<int64_t> ExpiryOf(const std::string& authority_pem,
 
 // The same of all certificates in one file, whoever vouches for them.
 absl::StatusOr<int64_t> ExpiryOf(const std::string& certificates_pem);
+
+// What `certificate` carries: its common name, and the names and URIs among its alternative names.
+std::vector<std::string> NamesOf(x509_st* certificate);
+
+// Gives `context` what it shows, and whom it trusts. False: OpenSSL cannot use one of them.
+bool UseCertificates(const std::string& authority_pem, const std::string& certificate_pem,
+                     const std::string& key_pem, ssl_ctx_st* context);
 
 // As MakeNodeCertificate of credentials.h, by the authority of the first certificate in
 // `authority_pem`, whose key is `authority_key`.

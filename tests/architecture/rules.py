@@ -72,6 +72,7 @@ SUBFOLDERS = {
     "python_bindings/arrow": "python_bindings/core/process.h python_bindings/core/python.h",
     "python_bindings/core": "python_bindings/arrow/kernels.h",  # The module binds them.
     "rpc/security": "",
+    "rpc/blocks": "rpc/fetch_session.h rpc/links.h rpc/listen_address.h rpc/security",
     "worker/owner": "worker/describe_death.h worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",
     "worker/core": "worker/describe_death.h worker/limits.h worker/owner_state.h worker/runtime.h"
@@ -145,7 +146,7 @@ WORLD = [
         _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
         "base/unix_socket.* rpc/grpc_* rpc/route_address.* http/peer_user.* cli/dashboard/child.* "
         "cli/service/service_notifier.* "
-        "collective/net/node_socket.*",
+        "collective/net/node_socket.* rpc/blocks/block_socket.*",
     ),
     # The last asks the kernel what it can.
     WorldRule(
@@ -191,7 +192,7 @@ WORLD = [
     WorldRule(
         "OpenSSL",
         r"openssl/",
-        "rpc/security/hmac.* rpc/security/certificates.* http/authenticator.* http/certificate_for_test.h",
+        "rpc/security/hmac.* rpc/security/certificates.* rpc/security/tls_stream.* http/authenticator.* http/certificate_for_test.h",
     ),
     WorldRule(
         "the plain comparison of secrets",  # SameSecret takes the same time for all.

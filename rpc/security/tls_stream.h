@@ -1,0 +1,61 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// TLS 1.3 over a connected socket, from OpenSSL: each end shows a certificate that an authority of
+// the other vouches for, and the dialled one that it is the host that was dialled; as gRPC has it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "rpc/security/credentials.h"
+
+struct ssl_ctx_st;  // OpenSSL's SSL_CTX and SSL.
+struct ssl_st;
+
+namespace sheaf {
+
+// The certificates of one time. Constant: any thread.
+class TlsContext {
+ public:
+  // kInvalidArgument: OpenSSL cannot use the certificates of `credentials`.
+  static absl::StatusOr<std::shared_ptr<const TlsContext>> Make(const Credentials& credentials);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+
+ private:
+  friend class TlsStream;
+  explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
+  ssl_ctx_st* const context_;
+};
+
+// One thread at a time, which blocks SIGPIPE. The socket, its owner's, blocks, and may have times
+// after which its reads and writes give up.
+class TlsStream {
+ public:
+  // `host`: the one that was dialled, a name or an address; empty: this end was dialled.
+  TlsStream(const TlsContext& context, int socket, const std::string& host);
+  ~TlsStream();
+  TlsStream(const TlsStream&) = delete;
+  TlsStream& operator=(const TlsStream&) = delete;
+
+  // True: it is done. False: the time of the socket is over, call it again. kUnauthenticated: the
+  // certificates do not fit. kUnavailable: the other end has gone, or speaks without TLS.
+  absl::StatusOr<bool> Handshake();
+  // As recv and send of the socket. errno is EAGAIN where its time is over, else EPROTO.
+  ssize_t Read(char* to, size_t most);
+  ssize_t Write(const char* from, size_t size);
+  bool has_unread() const;  // That the socket does not show.
+  // The names that the other end's certificate carries: as PeerNames of grpc_certificates.h.
+  std::vector<std::string> PeerNames() const;
+
+ private:
+  ssize_t Result(int result) const;
+  ssl_st* const ssl_;
+};
+
+}  // namespace sheaf

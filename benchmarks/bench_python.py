@@ -12,6 +12,7 @@ Ray is installed into build/peers/ray, or $SHEAF_PEERS/ray, when it is not there
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -52,6 +53,7 @@ class AsyncActor:
 
 
 BATCH = 1000
+THREADS = 4
 
 
 def rows():
@@ -77,6 +79,23 @@ def rows():
         BATCH,
         lambda: get([actor.nothing.remote() for _ in range(BATCH)]),
     )
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as threads:
+
+        def by_threads(run):
+            return lambda: list(threads.map(lambda _: run(), range(THREADS)))
+
+        yield (
+            f"actor calls, sync, {THREADS} threads in sum",
+            "/s",
+            THREADS * 250,
+            by_threads(lambda: [get(actor.nothing.remote()) for _ in range(250)]),
+        )
+        yield (
+            f"actor calls, 250 in flight each of {THREADS} threads",
+            "/s",
+            THREADS * 250,
+            by_threads(lambda: get([actor.nothing.remote() for _ in range(250)])),
+        )
     yield "async actor call, sync", "/s", 1, lambda: get(coroutines.nothing.remote())
     yield (
         "async actor calls, 1,000 in flight",

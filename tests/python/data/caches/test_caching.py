@@ -491,8 +491,8 @@ def test_a_node_that_is_lost_takes_no_block_that_has_a_copy(of_actors, tmp_path)
                 pathlib.Path(copy.path).read_bytes() == pathlib.Path(bundle.block.path).read_bytes()
             )
         assert numbers(cached) == list(range(8))
-        lost = cluster.worker_nodes[0]
-        assert any(bundle.block.node_id == lost.node_id for bundle in cached._plan.bundles)
+        holder = cached._plan.bundles[0].block.node_id
+        (lost,) = (node for node in cluster.worker_nodes if node.node_id == holder)
         cluster.remove_node(lost, allow_graceful=False)
         for _ in range(2):
             assert numbers(cached) == list(range(8))

@@ -50,7 +50,11 @@ void GrpcLinks::StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch
   question.request = std::move(fetch.request);
   question.deadline = fetch.deadline;
   question.done = std::move(fetch.done);
-  FetcherOf(*link)->Ask(std::move(question));
+  if (!FetcherOf(*link)->Ask(question)) {
+    FailFetch(std::move(question.done),
+              absl::UnavailableError("this machine gives no more threads, and a fetch needs one"),
+              actions);
+  }
 }
 
 std::shared_ptr<BlockFetcher> GrpcLinks::FetcherOf(Link& link) {

@@ -70,6 +70,8 @@ class ReceivedBlock {
   // Brings the bytes into memory of the block's own, so that CopyTo waits for nothing, at any time.
   // Errors as above.
   virtual absl::Status Keep() { return absl::OkStatus(); }
+  // Any thread, while CopyTo runs or before it does: it waits for no more bytes.
+  virtual void Interrupt() {}
 };
 
 struct LinksOptions {

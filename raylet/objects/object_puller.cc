@@ -65,18 +65,21 @@ void ObjectPuller::Ask(const PullPtr& pull) {
   ++chosen->in_flight;
   const NodeNumber node = chosen->node;
   const std::string request = RequestFor(*pull, node, 0, options_.chunk_bytes).SerializeAsString();
-  deps_.blocks.Fetch(node, request, options_.fetch_timeout,
-                     [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
-                      node](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
-                       if (answer.ok()) {
-                         const absl::Status whole = (*answer)->Keep();  // Until there is room.
-                         if (!whole.ok()) answer = whole;
-                       }
-                       auto kept = std::make_shared<decltype(answer)>(std::move(answer));
-                       gate->Post([this, alive, pull, node, kept] {
-                         if (!alive.expired()) OnFirst(pull, node, std::move(*kept));
-                       });
-                     });
+  deps_.blocks.Fetch(
+      node, request, options_.fetch_timeout,
+      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull, node,
+       most = options_.chunk_bytes](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
+        if (answer.ok() && (*answer)->size() > most) {
+          answer = absl::DataLossError("more bytes than were asked for");
+        } else if (answer.ok()) {
+          const absl::Status whole = (*answer)->Keep();  // Until there is room.
+          if (!whole.ok()) answer = whole;
+        }
+        auto kept = std::make_shared<decltype(answer)>(std::move(answer));
+        gate->Post([this, alive, pull, node, kept] {
+          if (!alive.expired()) OnFirst(pull, node, std::move(*kept));
+        });
+      });
 }
 
 void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,

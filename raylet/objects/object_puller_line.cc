@@ -13,6 +13,7 @@ using Stage = ObjectPuller::PullState::Stage;
 void ObjectPuller::Pull(ObjectId id, const ObjectLocation& hint, uint64_t size) {
   if (const auto known = pulls_.find(id); known != pulls_.end()) {
     PullState& pull = *known->second;
+    if (pull.stage == Stage::kEnding) pull.stalled = true;  // Its end is no answer to this.
     const bool of_interest = hint.known() && (pull.hint.known() || pull.stage > Stage::kAsking);
     if (of_interest && hint.attempt > pull.attempt()) {
       pull.instead = FetchWanted{id, hint, size};
@@ -44,7 +45,10 @@ void ObjectPuller::PullPart(const PartWanted& part, std::span<const NodeNumber> 
       pull->sources.Add(node, /*partial=*/false);
     }
   }
-  if (known != pulls_.end()) return;
+  if (known != pulls_.end()) {
+    if (pull->stage == Stage::kEnding) pull->stalled = true;
+    return;
+  }
   ++counts_.pulls;
   pull->id = part.id;
   pull->of = part.of;

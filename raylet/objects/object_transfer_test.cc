@@ -1,9 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Objects on their way between nodes, over a network that loses, cuts and damages.
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
+#include <thread>
 
+#include "base/testing/wait_until_for_test.h"
 #include "raylet/objects/transfer_network_for_test.h"
 
 namespace sheaf {
@@ -124,6 +127,62 @@ TEST_CASE("a source that stays away ends the pull in time, and its room is free 
   CHECK(two.Outcome(kObject) == LookupOutcome::kNotFound);
   CHECK(two.store.server->Stats().used_bytes == 0);
   CHECK(two.puller.stats().active_bytes == 0);
+}
+
+// A block of which nothing more comes, until somebody has interrupted it and lets it go.
+class StuckBlock final : public ReceivedBlock {
+ public:
+  StuckBlock(std::string head, uint64_t size, std::atomic<int>& state)
+      : head_(std::move(head)), size_(size), state_(state) {}
+  const std::string& head() const override { return head_; }
+  uint64_t size() const override { return size_; }
+  absl::StatusOr<uint32_t> CopyTo(std::span<char>) override {
+    state_ = kWriting;
+    WaitUntil(20 * kSecond, [this] { return state_ == kLetGo; });
+    return absl::UnavailableError("interrupted");
+  }
+  void Interrupt() override { state_ = kInterrupted; }
+
+  enum : int { kWriting = 1, kInterrupted, kLetGo };
+
+ private:
+  const std::string head_;
+  const uint64_t size_;
+  std::atomic<int>& state_;
+};
+
+TEST_CASE("a write that is under way is broken off, and says nothing to who asks meanwhile") {
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
+  const std::string bytes = Pattern(3 * kChunk, 2);
+  const ObjectLocation at = one.Put(kObject, bytes);
+  two.puller.Pull(kObject, at, bytes.size());
+  REQUIRE(network.Step());
+  two.store.Settle();
+  REQUIRE(!network.requests.empty());
+  const TransferNetwork::Request request = std::move(network.requests.front());
+  network.requests.pop_front();
+  std::string head;
+  one.server.OnFetch(2, request.body, [&](absl::StatusOr<Block> block) { head = block->head; });
+  std::atomic<int> state{0};
+  std::thread writer([&] { request.done(std::make_unique<StuckBlock>(head, kChunk, state)); });
+  CHECK(WaitUntil(20 * kSecond, [&] { return state == StuckBlock::kWriting; }));
+  two.puller.Cancel(kObject);
+  CHECK(state == StuckBlock::kInterrupted);
+  CHECK(two.store.server->Stats().used_bytes > 0);  // Not given up under the writer's hands.
+  two.puller.Pull(kObject, at, bytes.size());       // Somebody else.
+  state = StuckBlock::kLetGo;
+  writer.join();
+  two.store.Settle();
+  const std::vector<ObjectPuller::Finished> ended = two.puller.TakeFinished();
+  REQUIRE(ended.size() == 1);
+  CHECK(ended[0].outcome != LookupOutcome::kFound);
+  CHECK(ended[0].stalled);  // So that it asks again.
+  CHECK(two.store.server->Stats().used_bytes == 0);
+  two.puller.Pull(kObject, at, bytes.size());
+  network.Run();
+  CHECK(two.Outcome(kObject) == LookupOutcome::kFound);
+  CHECK(two.Read(kObject) == bytes);
 }
 
 TEST_CASE("a node that is dead is no source") {
@@ -347,8 +406,9 @@ TEST_CASE("a request that cannot be read is refused") {
 TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   struct Liar final : BlockSource {
     void Fetch(NodeNumber, std::string, Nanos, Done done) override {
-      done(std::make_unique<OwnedBlock>(head.SerializeAsString(), bytes));
+      done(std::make_unique<OwnedBlock>(head.SerializeAsString(), bytes, is_cut));
     }
+    bool is_cut = false;
     proto::BlockHead head;
     std::string bytes = "0123456789";
   } liar;
@@ -364,6 +424,10 @@ TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   SECTION("fewer bytes than it says") { liar.head.set_size_bytes(11); }
   SECTION("a size beyond all bounds") { liar.head.set_size_bytes(UINT64_MAX); }
   SECTION("references beyond all bounds") { liar.head.set_nested_count(UINT32_MAX); }
+  SECTION("more bytes than were asked for, which are not waited for") {
+    liar.bytes.resize(kChunk + 1);
+    liar.is_cut = true;
+  }
   SECTION("NOT_YET for ever") { liar.head.set_outcome(proto::BlockHead::NOT_YET); }
   puller.Pull(kObject, {.node = 1}, 10);
   std::vector<ObjectPuller::Finished> finished;
@@ -375,6 +439,7 @@ TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   }
   REQUIRE(finished.size() == 1);
   CHECK(finished[0].outcome != LookupOutcome::kFound);
+  CHECK((!liar.is_cut || puller.stats().damaged > 0));
   store.Advance(kSecond);
   CHECK(store.server->Stats().used_bytes == 0);
   CHECK(!store.server->Contains(kObject));

@@ -1,9 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The place in the store into which the threads that bring the chunks of a pull write them. It can be
-// taken away while they do: what they have not begun then is dropped. Thread-safe.
+// taken away while they do: what they have not begun then is dropped, and what they have is broken
+// off, so that no slow source holds the place. Thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/mutex.h"
@@ -17,16 +19,18 @@ class PullTarget {
   bool PointTo(char* to) {
     const MutexLock lock(mutex_);
     data_ = to;
-    return writing_ == 0;
+    if (to == nullptr) Interrupt();
+    return writing_.empty();
   }
   void CloseAndWait() {
     const MutexLock lock(mutex_);
     data_ = nullptr;
-    while (writing_ != 0) written_.Wait(mutex_);
+    Interrupt();
+    while (!writing_.empty()) written_.Wait(mutex_);
   }
   bool idle() {
     const MutexLock lock(mutex_);
-    return writing_ == 0;
+    return writing_.empty();
   }
   // kDataLoss: the bytes, which are there now, have another checksum than `crc`. kCancelled: nobody
   // wants them. Others: not all of them came.
@@ -36,19 +40,24 @@ class PullTarget {
       const MutexLock lock(mutex_);
       if (data_ == nullptr) return absl::CancelledError("nobody wants it any more");
       to = data_ + offset;
-      ++writing_;
+      writing_.push_back(&block);
     }
     const absl::StatusOr<uint32_t> written = block.CopyTo({to, block.size()});
     const MutexLock lock(mutex_);
-    if (--writing_ == 0) written_.NotifyAll();
+    std::erase(writing_, &block);
+    if (writing_.empty()) written_.NotifyAll();
     if (!written.ok()) return written.status();
     return *written == crc ? absl::OkStatus() : absl::DataLossError("its checksum is wrong");
   }
 
  private:
+  void Interrupt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (ReceivedBlock* const block : writing_) block->Interrupt();
+  }
+
   Mutex mutex_;
   char* data_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Null: nobody may begin to write.
-  uint32_t writing_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<ReceivedBlock*> writing_ ABSL_GUARDED_BY(mutex_);
   CondVar written_;  // Nobody writes.
 };
 

@@ -59,6 +59,10 @@ class SocketBlock final : public ReceivedBlock {
     return absl::OkStatus();
   }
 
+  void Interrupt() override {
+    if (kept_ == nullptr && unread_->socket != nullptr) unread_->socket->Shutdown();
+  }
+
  private:
   const std::string head_;
   const uint64_t size_;
@@ -195,13 +199,19 @@ class BlockFetcher::Connection {
   std::unique_ptr<BlockSocket> socket_;
 };
 
-void BlockFetcher::Ask(Question question) {
+bool BlockFetcher::Ask(Question& question) {
   const MutexLock lock(mutex_);
+  if (questions_.size() >= idle_ && connections_ < kConnections) {
+    if (threads_.Start("links blocks", [self = shared_from_this()] { self->Run(); })) {
+      ++connections_;
+      ++idle_;
+    } else if (connections_ == 0) {
+      return false;
+    }
+  }
   questions_.push_back(std::move(question));
-  if (questions_.size() <= idle_ || connections_ == kConnections) return changed_.NotifyOne();
-  ++connections_;
-  ++idle_;
-  threads_.Start("links blocks", [self = shared_from_this()] { self->Run(); });
+  changed_.NotifyOne();
+  return true;
 }
 
 void BlockFetcher::Close(const std::string& why) {

@@ -53,7 +53,8 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
 
   // `done` is called on a thread of a connection. kUnavailable: no connection, or it was lost;
   // kDeadlineExceeded; or what the peer answers.
-  void Ask(Question question);
+  // False: there is no thread for it, and `question` is as it was.
+  bool Ask(Question& question);
   // All that was asked fails, kUnavailable with `why`. Nothing is asked any more.
   void Close(const std::string& why);
 

@@ -59,7 +59,9 @@ void BlockService::Accept(UniqueFd fd, const std::string& peer) {
     if (strangers_.size() >= kMaxStrangers) DropLeastWorthy();
     strangers_.push_back(connection.get());
     connections_.insert(connection.get());
-    threads_.Start("links serve", [this, connection] { Run(*connection); });
+    if (threads_.Start("links serve", [this, connection] { Run(*connection); })) return;
+    strangers_.remove(connection.get());
+    connections_.erase(connection.get());
   }
 }
 

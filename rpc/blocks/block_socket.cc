@@ -35,16 +35,23 @@ int Milliseconds(Nanos left) {
   return static_cast<int>(std::clamp<Nanos>(left / kMillisecond + 1, 0, 3600 * 1000));
 }
 
-// 1: ready. 0: not by the deadline. -1: errno.
-int Await(int fd, short events, Nanos deadline) {
-  while (true) {
+absl::Status StandsStill() {
+  return absl::DeadlineExceededError("a connection for blocks stands still");
+}
+
+// 1: ready, or `over`, which is looked at where it is given: nothing else wakes who waits for a
+// connection that does not stand yet. 0: not by the deadline. -1: errno.
+int Await(int fd, short events, Nanos deadline, const std::atomic<bool>* over = nullptr) {
+  while (over == nullptr || !*over) {
     pollfd entry{fd, events, 0};
-    const Nanos left = deadline - MonotonicNow();
+    Nanos left = deadline - MonotonicNow();
     if (left <= 0) return 0;
+    if (over != nullptr) left = std::min(left, kLookPeriod);
     const int ready = poll(&entry, 1, Milliseconds(left));
     if (ready > 0) return 1;
     if (ready < 0 && errno != EINTR) return -1;
   }
+  return 1;
 }
 
 }  // namespace
@@ -85,13 +92,15 @@ absl::Status BlockSocket::Connect(const std::string& address, Nanos deadline) {
     UniqueFd fd(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     int error = 0;
     socklen_t size = sizeof error;
-    if (::connect(fd.get(), each->ai_addr, each->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    if (!fd.valid() ||
+        (::connect(fd.get(), each->ai_addr, each->ai_addrlen) != 0 && errno != EINPROGRESS)) {
       error = errno;
-    } else if (const int ready = Await(fd.get(), POLLOUT, deadline); ready <= 0) {
+    } else if (const int ready = Await(fd.get(), POLLOUT, deadline, &over_); ready <= 0) {
       error = ready == 0 ? ETIMEDOUT : errno;
     } else {
       getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     }
+    if (over_) break;
     if (error == 0) {
       fd_ = std::move(fd);
       shared_fd_ = fd_.get();
@@ -107,12 +116,18 @@ absl::Status BlockSocket::Connect(const std::string& address, Nanos deadline) {
 absl::Status BlockSocket::StartTls(const TlsContext& context, const std::string& host,
                                    const std::string& peer_name, Nanos deadline) {
   tls_ = std::make_unique<TlsStream>(context, fd_.get(), host);
+  // Else OpenSSL would go on for as long as a byte comes now and then, and not look at the deadline.
+  const int flags = fcntl(fd_.get(), F_GETFL);
+  fcntl(fd_.get(), F_SETFL, flags | O_NONBLOCK);
   while (true) {
     SHEAF_ASSIGN_OR_RETURN(const bool done, tls_->Handshake());
     if (done) break;
-    errno = EAGAIN;
-    SHEAF_RETURN_IF_ERROR(GoesOn(-1, deadline));
+    const int ready = Await(fd_.get(), tls_->wants_to_write() ? POLLOUT : POLLIN, deadline);
+    if (ready < 0) return Lost("TLS began");
+    if (ready == 0) return StandsStill();
+    if (over_) return absl::UnavailableError("the connection for blocks was closed");
   }
+  fcntl(fd_.get(), F_SETFL, flags);
   if (peer_name.empty()) return absl::OkStatus();
   const std::vector<std::string> names = tls_->PeerNames();
   if (NamesInclude(names, peer_name)) return absl::OkStatus();
@@ -126,12 +141,12 @@ absl::Status BlockSocket::GoesOn(ssize_t result, Nanos deadline) const {
   if (over_) return absl::UnavailableError("the connection for blocks was closed");
   if (result == 0) errno = 0;
   if (errno != EAGAIN && errno != EINTR && errno != EWOULDBLOCK) return Lost("it was used");
-  if (MonotonicNow() < deadline) return absl::OkStatus();
-  return absl::DeadlineExceededError("a connection for blocks stands still");
+  return MonotonicNow() < deadline ? absl::OkStatus() : StandsStill();
 }
 
 absl::StatusOr<size_t> BlockSocket::ReadSome(char* to, size_t most, Nanos deadline) {
   while (true) {
+    if (MonotonicNow() >= deadline) return StandsStill();  // However little came until now.
     const ssize_t got = tls_ != nullptr ? tls_->Read(to, most) : recv(fd_.get(), to, most, 0);
     if (got > 0) return static_cast<size_t>(got);
     SHEAF_RETURN_IF_ERROR(GoesOn(got, deadline));

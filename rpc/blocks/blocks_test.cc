@@ -175,7 +175,7 @@ TEST_CASE("questions that wait for a connection go together, and are answered in
       std::lock_guard lock(mutex);
       heads[request] = block.ok() ? (*block)->head() : std::string(block.status().message());
     };
-    fetcher->Ask(std::move(question));
+    CHECK(fetcher->Ask(question));
   };
   for (size_t i = 0; i < BlockFetcher::kConnections; ++i) ask(i);
   std::vector<std::unique_ptr<Raw>> raws;

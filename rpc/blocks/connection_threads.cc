@@ -2,13 +2,22 @@
 #include "rpc/blocks/connection_threads.h"
 
 #include <iterator>
+#include <system_error>
 #include <utility>
+
+#include "base/log.h"
 
 namespace sheaf {
 
-void ConnectionThreads::Start(const std::string& name, std::function<void()> body) {
+bool ConnectionThreads::Start(const std::string& name, std::function<void()> body) {
   auto running = std::make_unique<Running>();
-  running->thread = std::make_unique<ThreadExecutor>(name);
+  try {
+    running->thread = std::make_unique<ThreadExecutor>(name);
+  } catch (const std::system_error& error) {
+    if (refused_++ % 1000 == 0)
+      Log(LogLevel::kWarning, "no thread for a connection of blocks: ", error.what());
+    return false;
+  }
   std::atomic<bool>* const over = &running->over;
   running->thread->Post([body = std::move(body), over]() mutable {
     body();
@@ -17,6 +26,7 @@ void ConnectionThreads::Start(const std::string& name, std::function<void()> bod
   });
   const MutexLock lock(mutex_);
   running_.push_back(std::move(running));
+  return true;
 }
 
 void ConnectionThreads::Reap() {

@@ -115,6 +115,7 @@ ssize_t TlsStream::Write(const char* from, size_t size) {
 }
 
 bool TlsStream::has_unread() const { return SSL_has_pending(ssl_) == 1; }
+bool TlsStream::wants_to_write() const { return SSL_want_write(ssl_); }
 
 std::vector<std::string> TlsStream::PeerNames() const {
   X509* const certificate = SSL_get0_peer_certificate(ssl_);

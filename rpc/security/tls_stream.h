@@ -49,7 +49,8 @@ class TlsStream {
   // As recv and send of the socket. errno is EAGAIN where its time is over, else EPROTO.
   ssize_t Read(char* to, size_t most);
   ssize_t Write(const char* from, size_t size);
-  bool has_unread() const;  // That the socket does not show.
+  bool has_unread() const;      // That the socket does not show.
+  bool wants_to_write() const;  // What went on no further waits for that, and not for reading.
   // The names that the other end's certificate carries: as PeerNames of grpc_certificates.h.
   std::vector<std::string> PeerNames() const;
 

@@ -164,11 +164,13 @@ absl::StatusOr<ProgramStore::Answer> ProgramStore::Ask(ProcessId driver, const s
     waiting_ = wait;
   }
   blocks_.Fetch(driver.node, request.SerializeAsString(), timeout,
-                [wait](absl::StatusOr<std::unique_ptr<ReceivedBlock>> received) {
+                [wait, length](absl::StatusOr<std::unique_ptr<ReceivedBlock>> received) {
                   absl::StatusOr<Answer> answer = absl::InternalError("its answer cannot be read");
                   Answer parsed;
                   if (!received.ok()) {
                     answer = received.status();
+                  } else if ((*received)->size() > length) {
+                    answer = absl::DataLossError("it is longer than what was asked for");
                   } else if (parsed.head.ParseFromString((*received)->head())) {
                     parsed.bytes.resize((*received)->size());
                     const absl::StatusOr<uint32_t> crc =

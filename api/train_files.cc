@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <string_view>
 #include <system_error>
@@ -17,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/text/whole_file.h"
 
 namespace sheaf::inline v1::train {
 namespace internal {
@@ -236,10 +236,9 @@ void Checkpoint::WriteBytes(const std::string& file, const std::string& bytes) {
 }
 
 std::string Checkpoint::ReadBytes(const std::string& file) const {
-  std::ifstream stream(folder_ / file, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(stream)), {});
-  if (!stream) internal::ThrowErrno("cannot read", folder_ / file, errno);
-  return bytes;
+  std::optional<std::string> bytes = WholeFile(folder_ / file);
+  if (!bytes) internal::ThrowErrno("cannot read", folder_ / file, errno);
+  return *std::move(bytes);
 }
 
 }  // namespace sheaf::inline v1::train

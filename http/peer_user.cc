@@ -9,14 +9,13 @@
 #include <netinet/tcp.h>
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/text/whole_file.h"
 #include "base/unique_fd.h"
 
 namespace sheaf::http {
@@ -134,9 +133,9 @@ std::optional<uint32_t> UserOfPeer(const sockaddr_storage& peer, const sockaddr_
   bool known = false;
   const std::optional<uint32_t> user = AskKernel(peer.ss_family, *from, *to, known);
   if (known) return user;
-  std::ifstream file(peer.ss_family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6");
-  const std::string table((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return UserInTable(table, peer, own);
+  const std::optional<std::string> table =
+      WholeFile(peer.ss_family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6");
+  return table ? UserInTable(*table, peer, own) : std::nullopt;
 }
 
 }  // namespace sheaf::http

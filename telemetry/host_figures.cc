@@ -7,14 +7,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/text/whole_file.h"
 
 namespace sheaf::telemetry {
 namespace {
@@ -145,8 +144,7 @@ std::optional<std::pair<double, uint64_t>> ParseProcess(std::string_view stat) {
 }
 
 std::string HostFigures::Text(const std::string& path) const {
-  std::ifstream file(options_.root + path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return WholeFile(options_.root + path).value_or("");  // Not there: its process has ended.
 }
 
 HostFigures::Counts HostFigures::Count() const {

@@ -104,6 +104,16 @@ TEST_CASE("files that are not as they shall be are no figures") {
         4 * 512);
 }
 
+TEST_CASE("a process that ends while it is looked at has no figures") {
+  const Machine machine;
+  machine.Write("proc/7/stat", ProcessStat(1, 1, 1));
+  std::filesystem::create_directories(machine.root / "proc/8/stat");  // Opens, and cannot be read.
+  HostFigures figures = machine.Figures();
+  figures.Look(kSecond, {7, 8});
+  CHECK(figures.processes().count(7) == 1);
+  CHECK(figures.processes().count(8) == 0);
+}
+
 TEST_CASE("this machine tells of itself") {
   HostFigures figures({});
   figures.Look(0, {getpid()});

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <climits>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/signal_mask.h"
 #include "base/status_macros.h"
+#include "base/text/whole_file.h"
 #include "metrics/mailbox_metrics.h"
 #include "worker/core/state_rows.h"
 #include "worker/runtime_impl.h"
@@ -28,8 +28,7 @@ constexpr Nanos kLastOutput = 300 * kMillisecond;  // For lines of workers that 
 constexpr Nanos kLastWords = kSecond;              // For lines of workers that are being printed.
 
 std::vector<std::string> OwnArguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string all = WholeFile("/proc/self/cmdline").value_or("");
   std::vector<std::string> out;
   for (size_t begin = 0; begin < all.size();) {
     const size_t end = std::min(all.find('\0', begin), all.size());

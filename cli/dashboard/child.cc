@@ -14,8 +14,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -24,6 +22,7 @@
 #include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/text/whole_file.h"
 #include "metrics/counter.h"
 #include "raylet/host/last_lines.h"
 #include "raylet/host/machine.h"
@@ -252,8 +251,7 @@ absl::Status DashboardChild::Begin() {
 void DashboardChild::PublishMetrics() {
   int64_t expires = 0;
   if (!options_.flags.tls_certificate.empty()) {
-    std::ifstream file(options_.flags.tls_certificate, std::ios::binary);
-    const std::string pem{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const std::string pem = WholeFile(options_.flags.tls_certificate).value_or("");
     expires = ExpiryOf(pem).value_or(0);  // One that cannot be read is said where it is used.
   }
   metrics::Gauge(page(), metrics::GaugeId::kDashboardCertificateExpires).Set(expires);

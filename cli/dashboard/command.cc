@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "base/log.h"
 #include "base/session_directory.h"
 #include "base/status_macros.h"
+#include "base/text/whole_file.h"
 #include "cli/dashboard/asker.h"
 #include "dashboard/dashboard.h"
 #include "metrics/http_metrics.h"
@@ -82,9 +82,8 @@ absl::StatusOr<std::unique_ptr<dashboard::Dashboard>> Start(const DashboardFlags
 
 absl::StatusOr<std::string> TextOf(const std::string& path) {
   if (path.empty()) return "";
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.good() && !text.empty()) return text;
+  std::optional<std::string> text = WholeFile(path);
+  if (text && !text->empty()) return *std::move(text);
   return absl::NotFoundError(absl::StrCat("the dashboard's TLS: ", path, " cannot be read"));
 }
 

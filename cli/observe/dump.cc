@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "base/config.h"
 #include "base/status_macros.h"
+#include "base/text/whole_file.h"
 #include "base/unique_fd.h"
 #include "base/version.h"
 #include "cli/observe/redaction.h"
@@ -58,10 +58,7 @@ std::string ReadEnd(const fs::path& path, size_t most) {
   return text;
 }
 
-std::string ReadKernel(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
+std::string ReadKernel(const std::string& path) { return WholeFile(path).value_or(""); }
 
 std::vector<std::string> VariablesOf(int os_pid) {
   return absl::StrSplit(ReadKernel(absl::StrCat("/proc/", os_pid, "/environ")), '\0',

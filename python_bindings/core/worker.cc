@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "base/resources.h"
+#include "base/text/whole_file.h"
 #include "python_bindings/core/execution.h"
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/stack_sampler.h"
@@ -176,8 +176,7 @@ constexpr size_t kArgumentsBegin = 45, kArgumentsEnd = 46;
 }  // namespace
 
 ProcessTitle::ProcessTitle() {
-  std::ifstream file("/proc/self/stat");
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  const std::string stat = WholeFile("/proc/self/stat").value_or("");
   std::istringstream rest(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
   const std::vector<std::string> fields{std::istream_iterator<std::string>(rest), {}};
   if (fields.size() <= kArgumentsEnd) return;

@@ -2,8 +2,8 @@
 // Asks one peer for blocks, over connections that are made as they are needed, closed when they are
 // not, and answer one question after the other. Where all are busy, questions that wait go together
 // to the next that is free, so that a distant peer gives more than a block of each for a round trip.
-// The bytes of a block go from the socket to where they
-// belong, without a copy in between. Thread-safe.
+// The bytes of a block go from the socket to where they belong, without a copy in between.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>

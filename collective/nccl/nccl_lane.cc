@@ -1,18 +1,34 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "collective/nccl/nccl_lane.h"
 
+#include <bit>
 #include <utility>
 
 #include "base/status_macros.h"
 
 namespace sheaf::nccl {
+namespace {
+
+constexpr Nanos kAbortTime = 5 * kSecond;  // For NCCL to leave a call, or to abort.
+
+// By what NCCL chooses how to move the data, and with it which ranks it connects.
+uint32_t SortOf(const Operation& operation) {
+  const auto bytes = static_cast<uint64_t>(operation.count) * SizeOf(operation.type);
+  auto sort = static_cast<uint32_t>(operation.kind);
+  sort = sort << 4 | static_cast<uint32_t>(operation.type);
+  sort = sort << 4 | static_cast<uint32_t>(operation.op);
+  return sort << 7 | static_cast<uint32_t>(std::bit_width(bytes));
+}
+
+}  // namespace
 
 Lane::Lane(std::shared_ptr<const Library> library, std::shared_ptr<const CudaDevice> device,
            std::optional<CudaStream> stream)
-    : library_(std::move(library)),
-      device_(std::move(device)),
-      own_stream_(!stream.has_value()),
-      stream_(stream.value_or(nullptr)) {}
+    : own_stream_(!stream.has_value()) {
+  port_.library = std::move(library);
+  port_.device = std::move(device);
+  port_.stream = stream.value_or(nullptr);
+}
 
 Lane::~Lane() {
   Abort();
@@ -20,116 +36,92 @@ Lane::~Lane() {
 }
 
 void Lane::DestroyStream() {
-  if (behind_ == nullptr) return;
-  const CudaDevice::Current current(*device_);
-  const CudaLibrary& cuda = device_->library();
+  if (behind_ == nullptr || left_) return;
+  const CudaDevice::Current current(*port_.device);
+  const CudaLibrary& cuda = port_.device->library();
   cuda->cuEventDestroy_v2(before_);
   cuda->cuEventDestroy_v2(behind_);
-  if (own_stream_) cuda->cuStreamDestroy_v2(stream_);
+  if (own_stream_) cuda->cuStreamDestroy_v2(port_.stream);
   behind_ = nullptr;
 }
 
 absl::Status Lane::Cuda(int error, const char* call) const {
-  return device_->library().StatusOf(error, call);
+  return port_.device->library().StatusOf(error, call);
 }
 
-absl::Status Lane::Note(Result result, const char* call) {
-  return library_->StatusOf(result, call);
+absl::Status Lane::Note(Result result, const char* call) const {
+  return port_.library->StatusOf(result, call);
 }
 
 absl::Status Lane::Begin(const UniqueId& id, int ranks, int rank) {
-  const CudaDevice::Current current(*device_);
-  const CudaLibrary& cuda = device_->library();
-  ranks_ = ranks;
-  rank_ = rank;
+  const CudaDevice::Current current(*port_.device);
+  const CudaLibrary& cuda = port_.device->library();
+  port_.ranks = ranks;
+  port_.rank = rank;
   SHEAF_RETURN_IF_ERROR(
       Cuda(cuda->cuEventCreate(&before_, kCudaEventDisableTiming), "cuEventCreate"));
   SHEAF_RETURN_IF_ERROR(
       Cuda(cuda->cuEventCreate(&behind_, kCudaEventDisableTiming), "cuEventCreate"));
   if (own_stream_) {
     SHEAF_RETURN_IF_ERROR(
-        Cuda(cuda->cuStreamCreate(&stream_, kCudaStreamNonBlocking), "cuStreamCreate"));
+        Cuda(cuda->cuStreamCreate(&port_.stream, kCudaStreamNonBlocking), "cuStreamCreate"));
   }
   Config config;
-  return Note((*library_)->ncclCommInitRankConfig(&comm_, ranks, id, rank, &config),
+  config.blocking = 0;
+  return Note((*port_.library)->ncclCommInitRankConfig(&met_, ranks, id, rank, &config),
               "ncclCommInitRankConfig");
 }
 
-absl::StatusOr<bool> Lane::Ready() {
-  const CudaDevice::Current current(*device_);
+absl::StatusOr<bool> Lane::Settled(Comm comm) const {
   Result state = kSuccess;
   SHEAF_RETURN_IF_ERROR(
-      Note((*library_)->ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError"));
+      Note((*port_.library)->ncclCommGetAsyncError(comm, &state), "ncclCommGetAsyncError"));
   SHEAF_RETURN_IF_ERROR(Note(state, "NCCL's communicator"));
   return state == kSuccess;
 }
 
+absl::StatusOr<bool> Lane::Ready() {
+  if (call_ != nullptr) {
+    if (!call_->Returned()) return false;
+    SHEAF_RETURN_IF_ERROR(call_->status());
+    call_.reset();
+    if (step_ == Step::kFinishing) port_.comm = nullptr;
+    connected_.insert(connecting_);
+  }
+  const CudaDevice::Current current(*port_.device);
+  SHEAF_ASSIGN_OR_RETURN(const bool settled, Settled(step_ == Step::kOpen ? port_.comm : met_));
+  if (!settled || step_ == Step::kOpen || step_ == Step::kFinishing) return settled;
+  if (step_ == Step::kMeeting && blocks()) {
+    step_ = Step::kSplitting;
+    Config config;
+    config.blocking = 1;
+    SHEAF_RETURN_IF_ERROR(
+        Note((*port_.library)
+                 ->ncclCommSplit(met_, /*color=*/0, /*key=*/port_.rank, &port_.comm, &config),
+             "ncclCommSplit"));
+    return false;
+  }
+  if (step_ == Step::kMeeting) port_.comm = met_;
+  step_ = Step::kOpen;
+  return true;
+}
+
 absl::Status Lane::Launch(const Operation& operation, CudaStream after) {
-  const CudaDevice::Current current(*device_);
-  const CudaLibrary& cuda = device_->library();
+  const CudaDevice::Current current(*port_.device);
+  const CudaLibrary& cuda = port_.device->library();
   recorded_ = operation.kind == CollectiveKind::kBarrier;
   if (recorded_) {
-    return Cuda(cuda->cuEventRecord(behind_, own_stream_ ? after : stream_), "cuEventRecord");
+    return Cuda(cuda->cuEventRecord(behind_, own_stream_ ? after : port_.stream), "cuEventRecord");
   }
   if (own_stream_) {
     SHEAF_RETURN_IF_ERROR(Cuda(cuda->cuEventRecord(before_, after), "cuEventRecord"));
-    SHEAF_RETURN_IF_ERROR(Cuda(cuda->cuStreamWaitEvent(stream_, before_, 0), "cuStreamWaitEvent"));
+    SHEAF_RETURN_IF_ERROR(
+        Cuda(cuda->cuStreamWaitEvent(port_.stream, before_, 0), "cuStreamWaitEvent"));
   }
-  return Call(operation);
-}
-
-absl::Status Lane::Call(const Operation& operation) {
-  const Functions& nccl = *library_->operator->();
-  const int type = CodeOf(operation.type);
-  const int op = CodeOf(operation.op);
-  const void* const input = operation.input;
-  void* const output = operation.output;
-  const size_t count = operation.count;
-  switch (operation.kind) {
-    case CollectiveKind::kBarrier:
-      return absl::OkStatus();
-    case CollectiveKind::kAllReduce:
-      return Note(nccl.ncclAllReduce(input, output, count, type, op, comm_, stream_),
-                  "ncclAllReduce");
-    case CollectiveKind::kReduce:
-      return Note(nccl.ncclReduce(input, output, count, type, op, operation.peer, comm_, stream_),
-                  "ncclReduce");
-    case CollectiveKind::kReduceScatter:
-      return Note(nccl.ncclReduceScatter(input, output, count, type, op, comm_, stream_),
-                  "ncclReduceScatter");
-    case CollectiveKind::kAllGather:
-      return Note(nccl.ncclAllGather(input, output, count, type, comm_, stream_), "ncclAllGather");
-    case CollectiveKind::kBroadcast: {
-      // In place on all ranks: the root may have no output and the others no input.
-      void* const array = operation.peer == rank_ ? const_cast<void*>(input) : output;
-      return Note(nccl.ncclBroadcast(array, array, count, type, operation.peer, comm_, stream_),
-                  "ncclBroadcast");
-    }
-    case CollectiveKind::kAllToAll: {
-      if (nccl.ncclAlltoAll != nullptr) {
-        return Note(nccl.ncclAlltoAll(input, output, count, type, comm_, stream_), "ncclAlltoAll");
-      }
-      SHEAF_RETURN_IF_ERROR(Note(nccl.ncclGroupStart(), "ncclGroupStart"));
-      const size_t block = count * SizeOf(operation.type);
-      absl::Status status;
-      for (int rank = 0; rank < ranks_ && status.ok(); ++rank) {
-        const size_t offset = block * static_cast<size_t>(rank);
-        status = Note(nccl.ncclSend(static_cast<const std::byte*>(input) + offset, count, type,
-                                    rank, comm_, stream_),
-                      "ncclSend");
-        if (!status.ok()) break;
-        status = Note(nccl.ncclRecv(static_cast<std::byte*>(output) + offset, count, type, rank,
-                                    comm_, stream_),
-                      "ncclRecv");
-      }
-      const absl::Status end = Note(nccl.ncclGroupEnd(), "ncclGroupEnd");
-      return status.ok() ? end : status;
-    }
-    case CollectiveKind::kSend:
-      return Note(nccl.ncclSend(input, count, type, operation.peer, comm_, stream_), "ncclSend");
-    case CollectiveKind::kReceive:
-      return Note(nccl.ncclRecv(output, count, type, operation.peer, comm_, stream_), "ncclRecv");
-  }
+  connecting_ = SortOf(operation);
+  if (!blocks() || connected_.contains(connecting_)) return port_.Call(operation);
+  call_ =
+      std::make_unique<BlockingCall>([port = port_, operation] { return port.Call(operation); });
   return absl::OkStatus();
 }
 
@@ -137,10 +129,10 @@ absl::StatusOr<bool> Lane::Done() {
   // What runs on the device tells of a lost network only here.
   SHEAF_ASSIGN_OR_RETURN(const bool ready, Ready());
   if (!ready) return false;
-  const CudaDevice::Current current(*device_);
-  const CudaLibrary& cuda = device_->library();
+  const CudaDevice::Current current(*port_.device);
+  const CudaLibrary& cuda = port_.device->library();
   if (!recorded_) {  // Not earlier: until NCCL is ready the operation may not be in the stream.
-    SHEAF_RETURN_IF_ERROR(Cuda(cuda->cuEventRecord(behind_, stream_), "cuEventRecord"));
+    SHEAF_RETURN_IF_ERROR(Cuda(cuda->cuEventRecord(behind_, port_.stream), "cuEventRecord"));
     recorded_ = true;
   }
   const int state = cuda->cuEventQuery(behind_);
@@ -150,20 +142,59 @@ absl::StatusOr<bool> Lane::Done() {
 }
 
 absl::Status Lane::Finish() {
-  const CudaDevice::Current current(*device_);
-  return Note((*library_)->ncclCommFinalize(comm_), "ncclCommFinalize");
+  step_ = Step::kFinishing;
+  const CudaDevice::Current current(*port_.device);
+  if (blocks() && port_.comm != nullptr) {
+    call_ = std::make_unique<BlockingCall>([port = port_]() -> absl::Status {
+      const CudaDevice::Current in_thread(*port.device);
+      const Functions& nccl = *port.library->operator->();
+      SHEAF_RETURN_IF_ERROR(
+          port.library->StatusOf(nccl.ncclCommFinalize(port.comm), "ncclCommFinalize"));
+      return port.library->StatusOf(nccl.ncclCommDestroy(port.comm), "ncclCommDestroy");
+    });
+  }
+  return Note((*port_.library)->ncclCommFinalize(met_), "ncclCommFinalize");
 }
 
 void Lane::Close() {
-  if (comm_ == nullptr) return;
-  const CudaDevice::Current current(*device_);
-  (*library_)->ncclCommDestroy(std::exchange(comm_, nullptr));
+  if (met_ == nullptr) return;
+  const CudaDevice::Current current(*port_.device);
+  port_.comm = nullptr;
+  (*port_.library)->ncclCommDestroy(std::exchange(met_, nullptr));
 }
 
 void Lane::Abort() {
-  if (comm_ == nullptr) return;
-  const CudaDevice::Current current(*device_);
-  (*library_)->ncclCommAbort(std::exchange(comm_, nullptr));
+  if (met_ == nullptr) return;
+  // While it splits, the other one is part of `met_`.
+  if (blocks() && step_ != Step::kSplitting) AbortPort();
+  port_.comm = nullptr;
+  const CudaDevice::Current current(*port_.device);
+  (*port_.library)->ncclCommAbort(std::exchange(met_, nullptr));
+}
+
+void Lane::AbortPort() {
+  if (port_.comm == nullptr) return;
+  const auto in_thread = [this](auto function) {
+    return BlockingCall([port = port_, function]() -> absl::Status {
+      const CudaDevice::Current current(*port.device);
+      function(port);
+      return absl::OkStatus();
+    });
+  };
+  if (step_ == Step::kFinishing) {  // The call frees it.
+    left_ = !call_->Returned(kAbortTime);
+    return;
+  }
+  if (call_ != nullptr && !call_->Returned() && (*port_.library)->ncclCommRevoke != nullptr) {
+    // NCCL frees what it aborts, also under a call: the call ends first where NCCL can do that.
+    const BlockingCall revoke =
+        in_thread([](const Port& port) { (*port.library)->ncclCommRevoke(port.comm, 0); });
+    revoke.Returned(kAbortTime);
+    call_->Returned(kAbortTime);
+  }
+  const BlockingCall abort =
+      in_thread([](const Port& port) { (*port.library)->ncclCommAbort(port.comm); });
+  left_ = !abort.Returned(kAbortTime) || (call_ != nullptr && !call_->Returned(kAbortTime));
 }
 
 }  // namespace sheaf::nccl

@@ -1,16 +1,28 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // One communicator of NCCL with the stream that its operations run in, one after the other. Nothing
-// here waits: NCCL's communicator does not block, and whoever drives the lane asks again.
+// here waits for another rank, but what ends it: whoever drives the lane asks again.
+//
+// A communicator that does not block can be given up at any time, but starts a thread for each
+// operation (100 us on an H200); one that blocks is as fast as NCCL, but waits inside of a call, at
+// its forming and wherever it has to connect to other ranks. So the ranks meet in one that does not
+// block, which is split into one that does, for the operations. The first operation of each sort,
+// which may connect, is called in a thread of its own (blocking_call.h); later ones are called
+// directly: all that they do is put work into the stream. One rank, which waits for nobody, uses
+// the one that does not block.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collective/communicator.h"
+#include "collective/nccl/blocking_call.h"
 #include "collective/nccl/cuda_library.h"
 #include "collective/nccl/nccl_library.h"
+#include "collective/nccl/nccl_port.h"
 
 namespace sheaf::nccl {
 
@@ -39,26 +51,32 @@ class Lane {
   // The orderly end: Finish begins it, Ready tells when it is done, Close completes it.
   absl::Status Finish();
   void Close();
-  // Ends what runs, on this rank, and the lane. Idempotent.
+  // Ends what runs, on this rank, and the lane. Idempotent. Takes seconds where NCCL does not heed
+  // it; what then still hangs is left alone, with its memory.
   void Abort();
-  bool open() const { return comm_ != nullptr; }
+  bool open() const { return met_ != nullptr; }
 
  private:
-  absl::Status Call(const Operation& operation);
-  absl::Status Note(Result result, const char* call);
+  enum class Step { kMeeting, kSplitting, kOpen, kFinishing };
+
+  bool blocks() const { return port_.ranks > 1; }
+  absl::StatusOr<bool> Settled(Comm comm) const;
+  absl::Status Note(Result result, const char* call) const;
   absl::Status Cuda(int error, const char* call) const;
+  void AbortPort();
   void DestroyStream();
 
-  const std::shared_ptr<const Library> library_;
-  const std::shared_ptr<const CudaDevice> device_;
   const bool own_stream_;
-  CudaStream stream_ = nullptr;
-  CudaEvent before_ = nullptr;  // What was in `after`.
-  CudaEvent behind_ = nullptr;  // What was launched has ended.
-  Comm comm_ = nullptr;
-  int ranks_ = 0;
-  int rank_ = 0;
-  bool recorded_ = false;  // `behind_` means the last operation.
+  Step step_ = Step::kMeeting;
+  Comm met_ = nullptr;  // Where the ranks met: it does not block.
+  Port port_;           // Where operations go: `met_` itself where there is one rank.
+  std::unique_ptr<BlockingCall> call_;       // Into `port_`, and not known to have returned.
+  absl::flat_hash_set<uint32_t> connected_;  // Sorts of operations that `port_` has done.
+  uint32_t connecting_ = 0;                  // That of `call_`.
+  CudaEvent before_ = nullptr;               // What was in `after`.
+  CudaEvent behind_ = nullptr;               // What was launched has ended.
+  bool recorded_ = false;                    // `behind_` means the last operation.
+  bool left_ = false;                        // A call hangs, which may use the stream.
 };
 
 }  // namespace sheaf::nccl

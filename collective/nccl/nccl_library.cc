@@ -42,6 +42,7 @@ absl::StatusOr<std::shared_ptr<const Library>> Library::Load(
   SHEAF_LOAD(ncclGetLastError);
   SHEAF_LOAD(ncclGetUniqueId);
   SHEAF_LOAD(ncclCommInitRankConfig);
+  SHEAF_LOAD(ncclCommSplit);
   SHEAF_LOAD(ncclCommFinalize);
   SHEAF_LOAD(ncclCommDestroy);
   SHEAF_LOAD(ncclCommAbort);
@@ -58,6 +59,8 @@ absl::StatusOr<std::shared_ptr<const Library>> Library::Load(
 #undef SHEAF_LOAD
   if (!file.Load("ncclAlltoAll", want, functions.ncclAlltoAll).ok())
     functions.ncclAlltoAll = nullptr;
+  if (!file.Load("ncclCommRevoke", want, functions.ncclCommRevoke).ok())
+    functions.ncclCommRevoke = nullptr;
   return library;
 }
 

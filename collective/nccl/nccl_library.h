@@ -62,6 +62,8 @@ struct Functions {
   const char* (*ncclGetLastError)(Comm comm);
   Result (*ncclGetUniqueId)(UniqueId* id);
   Result (*ncclCommInitRankConfig)(Comm* comm, int ranks, UniqueId id, int rank, Config* config);
+  // A communicator of the ranks that say the same `color`, in the order of `key`.
+  Result (*ncclCommSplit)(Comm comm, int color, int key, Comm* child, Config* config);
   Result (*ncclCommFinalize)(Comm comm);
   Result (*ncclCommDestroy)(Comm comm);
   Result (*ncclCommAbort)(Comm comm);
@@ -84,6 +86,8 @@ struct Functions {
                          CudaStream stream);
   Result (*ncclGroupStart)();
   Result (*ncclGroupEnd)();
+  // Ends what runs, and what is being called, but leaves the communicator. nullptr before NCCL 2.29.
+  Result (*ncclCommRevoke)(Comm comm, int flags);
 };
 
 // Thread-safe.

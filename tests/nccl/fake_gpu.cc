@@ -3,10 +3,11 @@
 // memory is the process's own; a communicator is a thread that runs its operations in order, as
 // soon as all ranks, which are threads of one process, have called them. As the real ones: calls do
 // not block, streams and events tell when work is done, an abort ends the waits of its own rank
-// only.
+// only. A communicator that was split off blocks: it waits in the first call of each kind until all
+// ranks are in it.
 //
 // With SHEAF_FAKE_VERSION it says that it is that NCCL; with SHEAF_FAKE_WITHOUT_SEND it lacks
-// ncclSend.
+// ncclSend, with SHEAF_FAKE_NEWER it has ncclAlltoAll and ncclCommRevoke.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -81,9 +82,10 @@ struct Clique {
   std::mutex mutex;
   std::condition_variable changed;
   int ranks = 0;
-  int joined = 0;
+  std::atomic<int> joined{0};
   std::map<uint64_t, std::map<int, Call>> calls;  // By their number, then the rank.
   std::map<uint64_t, int> computed;
+  std::map<int, int> connected;  // Ranks that have been in a call, by its kind.
 };
 std::mutex cliques_mutex;
 std::map<std::string, std::shared_ptr<Clique>>& Cliques() {
@@ -93,6 +95,12 @@ std::map<std::string, std::shared_ptr<Clique>>& Cliques() {
 
 struct Comm {
   std::shared_ptr<Clique> clique;
+  std::string id;
+  std::shared_ptr<Clique> splits_into;
+  bool blocks = false;
+  std::map<int, bool> connected;  // Kinds of calls.
+  std::atomic<int> callers{0};    // Threads in Launch.
+  std::atomic<bool> revoked{false};
   int ranks = 0;
   int rank = 0;
   std::atomic<bool> aborted{false};
@@ -281,8 +289,24 @@ thread_local Call group_call;
 thread_local Comm* group_comm = nullptr;
 thread_local void* group_stream = nullptr;
 
+// False: aborted or revoked.
+bool Connect(Comm& comm, int kind) {
+  if (!comm.blocks || std::exchange(comm.connected[kind], true)) return true;
+  Clique& clique = *comm.clique;
+  std::unique_lock<std::mutex> lock(clique.mutex);
+  ++clique.connected[kind];
+  clique.changed.notify_all();
+  clique.changed.wait(
+      lock, [&] { return comm.aborted || comm.revoked || clique.connected[kind] >= comm.ranks; });
+  return !comm.aborted && !comm.revoked;
+}
+
 int Launch(Comm* comm, void* stream, Call call) {
   if (const int error = comm->error; error != kSuccess) return error;
+  ++comm->callers;
+  const bool connected = Connect(*comm, call.kind);
+  --comm->callers;
+  if (!connected) return kInternal;
   Stream& on = Of(stream);
   ++on.launched;
   const std::lock_guard<std::mutex> lock(comm->mutex);
@@ -305,6 +329,7 @@ void End(Comm* comm, bool abort) {
     comm->stopping = true;
     comm->work.notify_all();
   }
+  while (comm->callers > 0) std::this_thread::yield();
   comm->thread.join();
   delete comm;
 }
@@ -393,23 +418,36 @@ int ncclGetUniqueId(FakeId* id) {
   const std::string text = "stand-in " + std::to_string(++last);
   return std::memcpy(id->bytes, text.data(), text.size()), 0;
 }
-int ncclCommInitRankConfig(Comm** out, int ranks, FakeId id, int rank, FakeConfig* config) {
-  if (config->magic != 0xcafebeef || config->size < sizeof(FakeConfig) || config->blocking != 0) {
-    return kInvalid;
-  }
+static void Join(Comm** out, const std::string& id, int ranks, int rank, bool blocks) {
   auto comm = new Comm;
   {
     const std::lock_guard<std::mutex> lock(cliques_mutex);
-    std::shared_ptr<Clique>& clique = Cliques()[id.bytes];
+    std::shared_ptr<Clique>& clique = Cliques()[id];
     if (clique == nullptr) clique = std::make_shared<Clique>();
     comm->clique = clique;
   }
+  comm->id = id;
   comm->ranks = ranks;
   comm->rank = rank;
+  comm->blocks = blocks;
   const std::lock_guard<std::mutex> lock(comm->clique->mutex);
   ++comm->clique->joined;
   comm->thread = std::thread([comm] { Loop(*comm); });
   *out = comm;
+}
+static bool Valid(const FakeConfig& config, int blocking) {
+  return config.magic == 0xcafebeef && config.size >= sizeof(FakeConfig) &&
+         config.blocking == blocking;
+}
+int ncclCommInitRankConfig(Comm** out, int ranks, FakeId id, int rank, FakeConfig* config) {
+  if (!Valid(*config, /*blocking=*/0)) return kInvalid;
+  Join(out, id.bytes, ranks, rank, /*blocks=*/false);
+  return kInProgress;
+}
+int ncclCommSplit(Comm* comm, int, int key, Comm** child, FakeConfig* config) {
+  if (!Valid(*config, /*blocking=*/1) || key != comm->rank) return kInvalid;
+  Join(child, comm->id + " split", comm->ranks, key, /*blocks=*/true);
+  comm->splits_into = (*child)->clique;
   return kInProgress;
 }
 int ncclCommGetAsyncError(Comm* comm, int* error) {
@@ -418,9 +456,10 @@ int ncclCommGetAsyncError(Comm* comm, int* error) {
   if (expected != kSuccess && next_error.compare_exchange_strong(expected, kSuccess)) {
     comm->error = expected;
   }
-  *error = comm->error != kSuccess              ? comm->error.load()
-           : comm->clique->joined < comm->ranks ? kInProgress
-                                                : kSuccess;
+  const Clique& meeting = comm->splits_into != nullptr ? *comm->splits_into : *comm->clique;
+  *error = comm->error != kSuccess        ? comm->error.load()
+           : meeting.joined < comm->ranks ? kInProgress
+                                          : kSuccess;
   return kSuccess;
 }
 int ncclCommFinalize(Comm*) { return kSuccess; }
@@ -469,7 +508,7 @@ int ncclRecv(void* output, size_t count, int type, int peer, Comm* comm, void* s
   group_call.receives.push_back({peer, output, count * SizeOf(type)});
   return ncclGroupEnd();
 }
-#ifdef SHEAF_FAKE_WITH_ALL_TO_ALL
+#ifdef SHEAF_FAKE_NEWER
 int ncclAlltoAll(const void* input, void* output, size_t count, int type, Comm* comm,
                  void* stream) {
   const size_t block = count * SizeOf(type);
@@ -480,6 +519,12 @@ int ncclAlltoAll(const void* input, void* output, size_t count, int type, Comm* 
     ncclRecv(static_cast<char*>(output) + offset, count, type, rank, comm, stream);
   }
   return ncclGroupEnd();
+}
+int ncclCommRevoke(Comm* comm, int) {
+  const std::lock_guard<std::mutex> lock(comm->clique->mutex);
+  comm->revoked = true;
+  comm->clique->changed.notify_all();
+  return kSuccess;
 }
 #endif
 }

@@ -69,6 +69,7 @@ SAME(ncclGetErrorString);
 SAME(ncclGetLastError);
 SAME(ncclGetUniqueId);
 SAME(ncclCommInitRankConfig);
+SAME(ncclCommSplit);
 SAME(ncclCommFinalize);
 SAME(ncclCommDestroy);
 SAME(ncclCommAbort);
@@ -83,6 +84,7 @@ SAME(ncclRecv);
 SAME(ncclAlltoAll);
 SAME(ncclGroupStart);
 SAME(ncclGroupEnd);
+SAME(ncclCommRevoke);
 
 static_assert(sizeof(ncclUniqueId) == sizeof(UniqueId) && alignof(ncclUniqueId) == 1);
 static_assert(sizeof(ncclResult_t) == sizeof(Result) && sizeof(ncclDataType_t) == sizeof(int) &&

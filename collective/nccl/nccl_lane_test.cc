@@ -1,0 +1,132 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What a lane does where another rank does not come, over the stand-in and on a GPU.
+#include "collective/nccl/nccl_lane.h"
+
+#include <stdlib.h>
+
+#include <catch2/catch.hpp>
+#include <iostream>
+#include <thread>
+
+#include "base/testing/wait_until_for_test.h"
+#include "collective/nccl/nccl_rig_for_test.h"
+
+namespace sheaf::nccl {
+namespace {
+
+using sheaf::testing::StandIn;
+using sheaf::testing::WheelFolders;
+
+Operation Sum(std::byte* array, size_t count) {
+  return {CollectiveKind::kAllReduce, DataType::kFloat32, ReduceOp::kSum, array, array, count};
+}
+
+// Two lanes of one device, which have met.
+class Pair {
+ public:
+  Pair() {
+    const auto library = Library::Load(WheelFolders());
+    REQUIRE(library.status().ToString() == "OK");
+    const auto cuda = CudaLibrary::Load(WheelFolders());
+    REQUIRE(cuda.status().ToString() == "OK");
+    const auto device = CudaDevice::Open(*cuda, 0);
+    REQUIRE(device.status().ToString() == "OK");
+    UniqueId id;
+    REQUIRE((**library)->ncclGetUniqueId(&id) == kSuccess);
+    for (int rank = 0; rank < 2; ++rank) {
+      lanes_[rank] = std::make_unique<Lane>(*library, *device, std::nullopt);
+      arrays_[rank] = *(*device)->Allocate(4096);
+    }
+    std::thread other([&] { Meet(1, id); });
+    Meet(0, id);
+    other.join();
+    REQUIRE(statuses_[0].ToString() == "OK");
+    REQUIRE(statuses_[1].ToString() == "OK");
+  }
+  Lane& lane(int rank) { return *lanes_[rank]; }
+  absl::Status Launch(int rank, size_t count) {
+    return lane(rank).Launch(Sum(arrays_[rank].get(), count), nullptr);
+  }
+  // As a rank does it: both lanes in this thread.
+  void Reduce(size_t count) {
+    for (int rank = 0; rank < 2; ++rank) REQUIRE(Launch(rank, count).ToString() == "OK");
+    for (int rank = 0; rank < 2; ++rank) {
+      REQUIRE(WaitUntil(30 * kSecond, [&] { return Is(lane(rank).Done()); }));
+    }
+  }
+  static bool Is(const absl::StatusOr<bool>& ready) {
+    INFO(ready.status());
+    REQUIRE(ready.ok());
+    return *ready;
+  }
+
+ private:
+  void Meet(int rank, const UniqueId& id) {
+    statuses_[rank] = lane(rank).Begin(id, 2, rank);
+    while (statuses_[rank].ok()) {
+      const absl::StatusOr<bool> ready = lane(rank).Ready();
+      if (!ready.ok()) statuses_[rank] = ready.status();
+      if (ready.ok() && *ready) return;
+      std::this_thread::yield();
+    }
+  }
+
+  std::shared_ptr<std::byte> arrays_[2];
+  std::unique_ptr<Lane> lanes_[2];
+  absl::Status statuses_[2];
+};
+
+// The first operation of its sort waits in NCCL for a rank that does not come; the wait is ours,
+// and so is its end.
+void EndAlone(size_t done_before) {
+  Pair pair;
+  for (size_t i = 0; i < done_before; ++i) pair.Reduce(8);
+  REQUIRE(pair.Launch(0, 8).ToString() == "OK");
+  CHECK_FALSE(WaitUntil(200 * kMillisecond, [&] { return Pair::Is(pair.lane(0).Done()); }));
+  const Nanos began = MonotonicNow();
+  pair.lane(0).Abort();
+  CHECK(MonotonicNow() - began < 4 * kSecond);
+  CHECK_FALSE(pair.lane(0).open());
+  pair.lane(1).Abort();
+}
+
+// Both lanes end at the same time, as those of a group do.
+void FinishTogether() {
+  Pair pair;
+  for (int i = 0; i < 3; ++i) pair.Reduce(8);
+  pair.Reduce(800);  // Another sort.
+  for (int rank = 0; rank < 2; ++rank) REQUIRE(pair.lane(rank).Finish().ToString() == "OK");
+  for (int rank = 0; rank < 2; ++rank) {
+    REQUIRE(WaitUntil(30 * kSecond, [&] { return Pair::Is(pair.lane(rank).Ready()); }));
+    pair.lane(rank).Close();
+    CHECK_FALSE(pair.lane(rank).open());
+  }
+}
+
+TEST_CASE("a lane whose other rank does not come can be ended, in NCCL's call and behind it",
+          "[nccl]") {
+  const bool newer = GENERATE(false, true);  // Which can end a call of NCCL before it aborts.
+  const std::string library = newer ? SHEAF_FAKE_NEWER : SHEAF_FAKE_GPU;
+  const StandIn stand_in(library, library);
+  EndAlone(GENERATE(0, 3));
+}
+
+TEST_CASE("lanes end in order", "[nccl]") {
+  const StandIn stand_in;
+  FinishTogether();
+}
+
+TEST_CASE("lanes of two ranks on one GPU end alone and together", "[.][gpu]") {
+  const auto library = Library::Load(WheelFolders());
+  if (!library.ok() || !CudaLibrary::Load(WheelFolders()).ok() || (*library)->version() < 23200) {
+    std::cout << "SKIPPED: want a GPU, and NCCL 2.32 for two ranks on it\n";
+    return;
+  }
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  FinishTogether();
+  EndAlone(0);
+  EndAlone(3);
+}
+
+}  // namespace
+}  // namespace sheaf::nccl

@@ -106,7 +106,7 @@ void FinishTogether() {
 TEST_CASE("a lane whose other rank does not come can be ended, in NCCL's call and behind it",
           "[nccl]") {
   const bool newer = GENERATE(false, true);  // Which can end a call of NCCL before it aborts.
-  const std::string library = newer ? SHEAF_FAKE_NEWER : SHEAF_FAKE_GPU;
+  const char* const library = newer ? SHEAF_FAKE_NEWER : SHEAF_FAKE_GPU;
   const StandIn stand_in(library, library);
   EndAlone(GENERATE(0, 3));
 }

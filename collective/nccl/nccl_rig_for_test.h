@@ -19,16 +19,15 @@ inline bool Contains(const std::string& text, const std::string& part) {
 // Sets the two variables as long as it lives; "": unset.
 class StandIn {
  public:
-  explicit StandIn(const std::string& cuda = SHEAF_FAKE_GPU,
-                   const std::string& nccl = SHEAF_FAKE_GPU)
+  explicit StandIn(const char* cuda = SHEAF_FAKE_GPU, const char* nccl = SHEAF_FAKE_GPU)
       : cuda_("SHEAF_CUDA_LIB", cuda), nccl_("SHEAF_NCCL_LIB", nccl) {}
 
  private:
   class Variable {
    public:
-    Variable(const char* name, const std::string& value) : name_(name) {
+    Variable(const char* name, const char* value) : name_(name) {
       if (const char* before = getenv(name)) before_ = before;
-      value.empty() ? unsetenv(name) : setenv(name, value.c_str(), 1);
+      *value == 0 ? unsetenv(name) : setenv(name, value, 1);
     }
     ~Variable() { before_.has_value() ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
 
@@ -48,7 +47,7 @@ inline std::filesystem::path MakeFolder() {
 
 // Where `./do test` puts NCCL's wheel.
 inline std::vector<std::string> WheelFolders() {
-  return {std::string(SHEAF_NCCL_WHEEL) + "/nvidia/nccl/lib"};
+  return std::vector<std::string>(1, SHEAF_NCCL_WHEEL "/nvidia/nccl/lib");
 }
 
 }  // namespace sheaf::testing

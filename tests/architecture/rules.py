@@ -133,12 +133,12 @@ WORLD = [
     ),
     # The system's resolver can be neither bounded nor broken off. A runtime has one background thread,
     # the threads of its actor's groups, and those of
-    # callbacks; parallel_copy borrows idle cores.
+    # callbacks; parallel_copy borrows idle cores; a blocking_call may have to be left alone.
     WorldRule(
         "threads",
         r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
         "base/executor.* http/host_lookup.* http/server.* telemetry/task_collector.* worker/runtime_* "
-        "worker/callback_runner.* object_store/parallel_copy.*",
+        "worker/callback_runner.* object_store/parallel_copy.* collective/nccl/blocking_call.*",
     ),
     # The last: between nodes.
     WorldRule(

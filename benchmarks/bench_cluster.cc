@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/arguments.h"
 #include "benchmarks/cluster_rows.h"
 #include "rpc/links.h"
 #include "rpc/security/credentials.h"
@@ -381,16 +382,13 @@ int main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 32 << 20);
   std::string json, only;
   bool with_floors = true;
-  for (int i = 1; i < argc; ++i) {
-    with_floors = with_floors && std::strcmp(argv[i], "--no-floors") != 0;
-  }
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
-    if (std::strcmp(argv[i], "--only") == 0) only = argv[i + 1];
-    if (std::strcmp(argv[i], "--seconds") == 0) {
-      seconds_per_row = std::max(0.05, std::atof(argv[i + 1]));
-    }
-  }
+  bench::Arguments arguments("bench cluster",
+                             "What travels between nodes: frames, blocks, calls, values.");
+  arguments.Text("--json", "FILE", "a file for the figures", json);
+  arguments.Text("--only", "WORDS", "a part of the names of the rows that are wanted", only);
+  arguments.AtLeast("--seconds", "S", "seconds for a row, at least 0.05", 0.05, seconds_per_row);
+  arguments.Flag("--no-floors", "without bare sockets and gRPC", [&] { with_floors = false; });
+  arguments.Parse(argc, argv);
   const TlsDirectory tls;
   const std::string directories[] = {"", tls.path()};
   const Other others[] = {StartOther(directories[0]), StartOther(directories[1])};

@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 
+#include "benchmarks/arguments.h"
 #include "benchmarks/collective_rounds.h"
 #include "collective/fake_rendezvous.h"
 #include "collective/net/apart_communicator.h"
@@ -213,34 +214,29 @@ struct Wanted {
   bool peers = true;
 };
 
-bool Parse(int argc, char** argv, Wanted* wanted) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const char* const value = i + 1 < argc ? argv[i + 1] : nullptr;
-    if (argument == "--no-peers") {
-      wanted->peers = false;
-      continue;
-    }
-    if (argument == "--json" && value != nullptr) {
-      wanted->json = value;
-    } else if (argument == "--ranks" && value != nullptr) {
-      wanted->worlds.push_back(std::atoi(value));
-    } else if (argument == "--only" && value != nullptr) {
-      wanted->columns.push_back(value);
-    } else if (argument == "--largest" && value != nullptr) {
-      const size_t largest = static_cast<size_t>(std::atoi(value)) << 20;
-      while (wanted_sizes.size() > 1 && wanted_sizes.back() > largest) {
-        wanted_sizes = wanted_sizes.first(wanted_sizes.size() - 1);
-      }
-    } else {
-      std::cerr << "bench_collective: '" << argument
-                << "': want --json FILE, --ranks N, --only COLUMN, --largest MIB or --no-peers\n";
-      return false;
-    }
-    ++i;
+Wanted Parse(int argc, char** argv) {
+  Wanted wanted;
+  bench::Arguments arguments("bench collective",
+                             "Collective operations of ranks on the CPUs of this machine.");
+  arguments.Text("--json", "FILE", "a file for the figures", wanted.json);
+  arguments.Value("--ranks", "N", "a number of ranks, at least 1; may be given several times",
+                  [&](auto text) {
+                    wanted.worlds.push_back(std::atoi(std::string(text).c_str()));
+                    return wanted.worlds.back() >= 1;
+                  });
+  arguments.Value("--only", "COLUMN", "a column; may be given several times", [&](auto text) {
+    wanted.columns.emplace_back(text);
+    return !text.empty();
+  });
+  size_t largest = 0;
+  arguments.AtLeast("--largest", "MIB", "the largest array in MiB, at least 1", size_t{1}, largest);
+  arguments.Flag("--no-peers", "without Gloo and Open MPI", [&] { wanted.peers = false; });
+  arguments.Parse(argc, argv);
+  while (largest > 0 && wanted_sizes.size() > 1 && wanted_sizes.back() > largest << 20) {
+    wanted_sizes = wanted_sizes.first(wanted_sizes.size() - 1);
   }
-  if (wanted->worlds.empty()) wanted->worlds = {2, 4};
-  return true;
+  if (wanted.worlds.empty()) wanted.worlds = {2, 4};
+  return wanted;
 }
 
 using Columns = std::vector<std::pair<std::string, Figures>>;
@@ -281,8 +277,7 @@ Columns Measure(const Wanted& wanted, int ranks, const std::filesystem::path& di
 }  // namespace
 
 int main(int argc, char** argv) {
-  Wanted wanted;
-  if (!Parse(argc, argv, &wanted)) return 2;
+  const Wanted wanted = Parse(argc, argv);
   const std::filesystem::path directory = std::filesystem::path(argv[0]).parent_path();
   std::string rows;
   for (int ranks : wanted.worlds) {

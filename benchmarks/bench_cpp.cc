@@ -20,6 +20,8 @@
 #include <thread>
 #include <vector>
 
+#include "benchmarks/arguments.h"
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -162,13 +164,13 @@ void Print(const Row& row) {
 int main(int argc, char** argv) {
   std::string json, only;
   bool floors = true;
-  for (int i = 1; i < argc; ++i) floors = floors && std::strcmp(argv[i], "--no-floors") != 0;
-  for (int i = 1; i + 1 < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
-    if (std::strcmp(argv[i], "--only") == 0) only = argv[i + 1];
-    if (std::strcmp(argv[i], "--seconds") == 0)
-      seconds_per_row = std::max(0.05, std::atof(argv[i + 1]));
-  }
+  bench::Arguments arguments("bench cpp",
+                             "Calls, objects and actors of a driver in C++ on one node.");
+  arguments.Text("--json", "FILE", "a file for the figures", json);
+  arguments.Text("--only", "WORDS", "a part of the names of the rows that are wanted", only);
+  arguments.AtLeast("--seconds", "S", "seconds for a row, at least 0.05", 0.05, seconds_per_row);
+  arguments.Flag("--no-floors", "without the figures of this machine", [&] { floors = false; });
+  arguments.Parse(argc, argv);
   const auto start = Clock::now();
   sheaf::InitOptions options;
   options.cpus = 2;

@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "benchmarks/arguments.h"
 #include "benchmarks/collective_rounds.h"
 #include "collective/fake_rendezvous.h"
 #include "collective/nccl/nccl_communicator.h"
@@ -215,30 +216,22 @@ int main(int argc, char** argv) {
   int world = 0;
   size_t largest = kSizes[std::size(kSizes) - 1];
   std::vector<std::string> folders;
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--json" && i + 1 < argc) {
-      json = argv[++i];
-    } else if (argument == "--ranks" && i + 1 < argc) {
-      world = std::atoi(argv[++i]);
-    } else if (argument == "--folder" && i + 1 < argc) {
-      folders.emplace_back(argv[++i]);
-    } else if (argument == "--largest" && i + 1 < argc) {
-      largest = std::strtoull(argv[++i], nullptr, 10);
-    } else if (argument == "--torch" && i + 1 < argc) {
-      torch = argv[++i];
-    } else {
-      std::cerr << "bench_nccl: '" << argument
-                << "': want --json FILE, --ranks N, --folder FOLDER (with libnccl.so.2), "
-                   "--largest BYTES or --torch PYTHON\n";
-      return 2;
-    }
-  }
-  if (world < 0 || world > sheaf::FakeMeetingPlace::kRanks) {
-    std::cerr << "bench_nccl: --ranks " << world << ": want 1 to "
-              << sheaf::FakeMeetingPlace::kRanks << "\n";
-    return 2;
-  }
+  bench::Arguments arguments("bench nccl", "Collective operations of CUDA arrays through NCCL.");
+  arguments.Text("--json", "FILE", "a file for the figures", json);
+  arguments.Value("--ranks", "N",
+                  "a number of ranks, 1 to " + std::to_string(sheaf::FakeMeetingPlace::kRanks),
+                  [&](auto text) {
+                    world = std::atoi(std::string(text).c_str());
+                    return world >= 1 && world <= sheaf::FakeMeetingPlace::kRanks;
+                  });
+  arguments.Value("--folder", "FOLDER", "a folder to look for libnccl.so.2 in", [&](auto text) {
+    folders.emplace_back(text);
+    return !text.empty();
+  });
+  arguments.AtLeast("--largest", "BYTES", "the size of the largest array in bytes, at least 4096",
+                    size_t{4096}, largest);
+  arguments.Text("--torch", "PYTHON", "a Python with torch, to compare with", torch);
+  arguments.Parse(argc, argv);
   std::vector<Row> rows;
   TorchTimes torch_times;
   if (const absl::Status available = sheaf::NcclAvailable(folders); !available.ok()) {

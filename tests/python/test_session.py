@@ -282,6 +282,7 @@ def test_a_waiting_thread_leaves_when_another_shuts_down():
 @pytest.mark.parametrize("call", ["sheaf.get(same.remote(1))", "sheaf.put(1)", "sheaf.wait([1])"])
 def test_threads_that_call_without_a_pause_leave_when_another_shuts_down(call):
     """All hear the same error, and none of them starts a node that nobody ends."""
+    call = call.replace("[1]", "[slow]")
     text = f"""
         import sheaf, threading, time
         sheaf.init(num_cpus=2)
@@ -291,19 +292,21 @@ def test_threads_that_call_without_a_pause_leave_when_another_shuts_down(call):
         slow = same.remote(1)
         def loop():
             try:
+                {call}
+                begun.release()
                 while True:
-                    begun.set()
-                    {call.replace("[1]", "[slow]")}
+                    {call}
             except sheaf.exceptions.RaySystemError as error:
                 told.append(str(error))
             except ValueError:  # The reference is of the earlier session.
                 told.append("sheaf.shutdown() was called meanwhile")
         for _ in range(3):
-            told, begun = [], threading.Event()
+            told, begun = [], threading.Semaphore(0)
             threads = [threading.Thread(target=loop) for _ in range(4)]
             for thread in threads:
                 thread.start()
-            begun.wait({WAIT_S})
+            for thread in threads:  # One whose first call came later would begin a session of its own.
+                assert begun.acquire(timeout={WAIT_S})
             before = time.monotonic()
             sheaf.shutdown()
             print(time.monotonic() - before < 2, sheaf.is_initialized())

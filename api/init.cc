@@ -16,6 +16,7 @@
 #include "api/process.h"
 #include "api/python_worker.h"
 #include "api/registry.h"
+#include "api/sampling/call_sampler.h"
 #include "api/templates.h"
 #include "api/worker_handler.h"
 #include "base/config.h"
@@ -183,7 +184,10 @@ void Init(int argc, char** argv, const InitOptions& options) {
   internal::SetPythonInterpreter(options.python);
   internal::TakeWorkerLanguage();
   if (std::optional<WorkerStart> start = TakeWorkerStart()) {
-    if (start->template_fd >= 0) start = RunWorkerTemplate(*std::move(start), &fork);
+    if (start->template_fd >= 0) {
+      internal::LearnMainStack();
+      start = RunWorkerTemplate(*std::move(start), &fork);
+    }
     internal::RunAsWorker(*start);
   }
   internal::InitDriver(argc, argv, options);

@@ -244,6 +244,7 @@ std::optional<WorkerStart> TakeWorkerStart() {
   unsetenv(kWorkerVariable);
   unsetenv(kTemplateVariable);
   unsetenv(kSocketVariable);
+  if (commands && ProcessEnvironment(kBindNowVariable) == kBindNow) unsetenv(kBindNowVariable);
   if (start.socket_path.empty() || (!token && !commands)) return std::nullopt;
   start.token = token.value_or("");
   if (commands && !absl::SimpleAtoi(*commands, &start.template_fd)) return std::nullopt;

@@ -149,6 +149,10 @@ inline constexpr char kWorkerVariable[] = "SHEAF_WORKER";  // The token of a wor
 inline constexpr char kSocketVariable[] = "SHEAF_SOCKET";  // The raylet's socket.
 inline constexpr char kTemplateVariable[] =
     "SHEAF_WORKER_TEMPLATE";  // The descriptor of a template's commands.
+// Of a template: the loader finds all functions at once, not each worker those that it calls. With
+// kBindNow it is Sheaf's, and TakeWorkerStart removes it.
+inline constexpr char kBindNowVariable[] = "LD_BIND_NOW";
+inline constexpr char kBindNow[] = "sheaf";
 inline constexpr char kJobVariable[] =
     "SHEAF_JOB";  // Session and job: stays set, marks all descendants of a job's workers.
 inline constexpr char kEnvironmentBytesVariable[] =

@@ -110,7 +110,15 @@ SCENARIO("a worker learns from its environment that it is one, once") {
   CHECK_FALSE(TakeWorkerStart());
   setenv("SHEAF_WORKER_TEMPLATE", "7", 1);
   setenv("SHEAF_SOCKET", "/s", 1);
+  setenv("LD_BIND_NOW", "sheaf", 1);
   CHECK(TakeWorkerStart()->template_fd == 7);
+  CHECK(getenv("LD_BIND_NOW") == nullptr);
+  setenv("SHEAF_WORKER_TEMPLATE", "7", 1);
+  setenv("SHEAF_SOCKET", "/s", 1);
+  setenv("LD_BIND_NOW", "1", 1);  // Of the user.
+  CHECK(TakeWorkerStart()->template_fd == 7);
+  CHECK(getenv("LD_BIND_NOW") != nullptr);
+  unsetenv("LD_BIND_NOW");
 }
 
 SCENARIO("the secret of a cluster that KubeRay made counts where it is asked for, and last") {

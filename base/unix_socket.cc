@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -170,10 +171,12 @@ absl::Status UnixSocket::Send(std::string_view bytes, absl::Span<const int> fds,
 
 absl::StatusOr<SocketMessage> UnixSocket::Receive(Nanos timeout) const {
   SocketMessage result;
-  result.bytes.resize(kMaxMessageBytes);
+  // Not cleared: most messages are short, and to clear a page that nobody has touched costs more than
+  // to receive one.
+  const auto bytes = std::make_unique_for_overwrite<char[]>(kMaxMessageBytes);
   const Nanos deadline = Deadline(MonotonicNow(), timeout);
   while (true) {
-    iovec part{result.bytes.data(), result.bytes.size()};
+    iovec part{bytes.get(), kMaxMessageBytes};
     alignas(cmsghdr) char control[CMSG_SPACE(kMaxMessageFds * sizeof(int))];
     msghdr message{};
     message.msg_iov = &part;
@@ -200,7 +203,7 @@ absl::StatusOr<SocketMessage> UnixSocket::Receive(Nanos timeout) const {
       return absl::InvalidArgumentError("a message with too many bytes or descriptors");
     }
     if (size == 0) return absl::UnavailableError("the peer closed the connection");
-    result.bytes.resize(static_cast<size_t>(size));
+    result.bytes.assign(bytes.get(), static_cast<size_t>(size));
     return result;
   }
 }

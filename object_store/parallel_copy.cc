@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/signal_mask.h"
 #include "shm/segment.h"
+#include "shm/usable_cores.h"
 
 namespace sheaf {
 namespace {
@@ -105,13 +105,6 @@ class Helpers {
   std::deque<std::shared_ptr<Job>> invitations_ ABSL_GUARDED_BY(mutex_);
 };
 std::atomic<Helpers*> Helpers::g_helpers{nullptr};
-
-// That this process may use.
-int UsableCores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-}
 
 // Of so many cores those that nobody runs on now: "0.1 0.1 0.1 RUNNABLE/ALL PID".
 int IdleCores(int usable) {

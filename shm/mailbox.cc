@@ -20,6 +20,9 @@ namespace {
 constexpr uint64_t kReleaseBytes =
     kRingBytes / 4;  // So much is given back in the middle of a Poll.
 
+// Of the sends to receivers whose bells are put off already, each so-manieth looks for room to ring.
+constexpr uint32_t kLookEach = 16;
+
 // Copies `size` bytes from `offset` on of `head` followed by `tail`.
 void CopyPiece(char* to, std::string_view head, std::string_view tail, size_t offset, size_t size) {
   if (offset < head.size()) {
@@ -49,7 +52,7 @@ class Mailbox::PeerChannel final : public Channel {
           mailbox.AddToBatch(*this, lane);
         } else {
           writer(lane).Publish();
-          mailbox.Tell(*this, lane, lane);
+          mailbox.TellInTime(*this, lane);
         }
         return;
       }
@@ -84,7 +87,7 @@ class Mailbox::PeerChannel final : public Channel {
         CopyPiece(body, head, tail, offset, piece);
         SHEAF_FAILPOINT("shm.piece");
         writer(lane).Publish();
-        mailbox.Tell(*this, lane, lane);
+        mailbox.TellInTime(*this, lane);
       } else {
         std::string waiting(piece, '\0');
         CopyPiece(waiting.data(), head, tail, offset, piece);
@@ -116,6 +119,7 @@ class Mailbox::PeerChannel final : public Channel {
   uint32_t quiet = 0;      // Polls since it was heard of.
   uint32_t call = 0;       // Its bit.
   bool dead = false;       // Forgotten: destroyed once no Poll is on the stack.
+  bool put_off = false;    // In put_off_.
   bool malformed = false;  // Wrote garbage: nothing more is read.
   // Depth of PollLane: only the outermost gives bytes back, handlers still look at them.
   int reading = 0;
@@ -172,6 +176,7 @@ void Mailbox::EndPolling() {
 }
 
 void Mailbox::DeleteForgotten() {
+  std::erase_if(put_off_, [](const PeerChannel* channel) { return channel->dead; });
   std::erase_if(watched_, [](const PeerChannel* channel) { return channel->dead; });
   for (const auto& channel : channels_) {
     if (channel->dead && channel->ring) std::erase(by_call_[channel->call], channel.get());
@@ -226,8 +231,38 @@ void Mailbox::CloseBatch() {
   if (batch_ == nullptr) return;
   SHEAF_FAILPOINT("shm.batch");
   batch_->writer(batch_lane_).Publish();
-  Tell(*batch_, batch_lane_, batch_lane_);
+  TellInTime(*batch_, batch_lane_);
   batch_ = nullptr;
+}
+
+void Mailbox::PutBellsOff(const Clock& clock, size_t at_once) {
+  at_once_ = at_once;
+  rung_.emplace(clock, kWaitingTimes * at_once);
+}
+
+void Mailbox::RingPutOff(size_t at_once) {
+  while (!put_off_.empty() && (at_once == SIZE_MAX || rung_->HasRoom(at_once))) {
+    PeerChannel& channel = *put_off_.front();
+    put_off_.pop_front();
+    channel.put_off = false;
+    if (!channel.dead) Tell(channel, Lane::kWork, Lane::kWork);
+  }
+}
+
+void Mailbox::TellInTime(PeerChannel& channel, Lane lane) {
+  if (lane == Lane::kControl || !rung_) return Tell(channel, lane, lane);
+  if (channel.put_off) {
+    if (++sends_behind_ % kLookEach == 0) RingPutOff(at_once_);
+    return;
+  }
+  // Without a fence: a receiver that seems to sleep and does not is told later, in vain; one that
+  // seems awake is told at once.
+  if (rung_->HasRoomForSure(at_once_) || channel.bell->state.load(std::memory_order_relaxed) !=
+                                             static_cast<uint32_t>(BellState::kAsleep))
+    return Tell(channel, lane, lane);
+  channel.put_off = true;
+  put_off_.push_back(&channel);
+  RingPutOff(at_once_);
 }
 
 void Mailbox::Tell(PeerChannel& channel, Lane lane, Lane as) {
@@ -238,7 +273,9 @@ void Mailbox::Tell(PeerChannel& channel, Lane lane, Lane as) {
     CallReader(bell, own_bell_);
     FullFence(bell.state);
   }
-  counts_.wakes += RingBellFenced(bell, as) ? 1 : 0;
+  if (!RingBellFenced(bell, as)) return;
+  ++counts_.wakes;
+  if (rung_) rung_->Add(bell);
 }
 
 void Mailbox::TakeCalls() {
@@ -376,6 +413,8 @@ size_t Mailbox::PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler,
 
 size_t Mailbox::Poll(FrameHandler& handler, bool take_work, size_t budget) {
   ++polling_;
+  if (!put_off_.empty()) [[unlikely]]
+    RingPutOff();
   TakeCalls();
   size_t handled = 0;
   for (size_t i = 0; i < watched_.size(); ++i) {  // By index: a handler may add channels.

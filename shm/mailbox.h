@@ -11,10 +11,21 @@
 // Polls look at the peers that were heard of lately. One that was quiet for kQuietPolls polls, of
 // more than kAlwaysWatched, calls when it has something (ring.h, doorbell.h), so that what a poll
 // costs does not grow with the peers that say nothing.
+//
+// Bells that are put off (PutBellsOff). Who calls many sleeping receivers in turn would else wake
+// each for one frame. While as many as there are cores still look at what they were woken for
+// (rung_bells.h), the bell of another that sleeps is put off: what is sent to it meanwhile is
+// published without a fence or a look at its bell, and the fence, the call and the ring (Tell) come
+// once, behind all of it. To the receiver that is a sender that was stopped between publishing and
+// ringing; the models of doorbell.h have it, and its death, too. Bells that were put off are rung
+// in their order, as those in front of them have looked, by sends and polls; whoever neither sends
+// nor polls any more calls RingAllPutOff. Control frames are never put off.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +34,7 @@
 #include "base/transport.h"
 #include "shm/doorbell.h"
 #include "shm/ring.h"
+#include "shm/rung_bells.h"
 
 namespace sheaf {
 
@@ -75,6 +87,14 @@ class Mailbox final : public Transport {
   // Some frame waits here for room. Its receiver rings this process's bell when it has made some.
   bool HasQueued() const { return queued_channels_ != 0; }
 
+  // From now on bells are put off while `at_once` receivers look; while this process polls, that is
+  // has nothing else to do, kWaitingTimes as many may. `clock` outlives the mailbox.
+  void PutBellsOff(const Clock& clock, size_t at_once);
+  bool HasPutOff() const { return !put_off_.empty(); }
+  // Rings those that may be rung now. A process that polls no more, or sleeps, rings all.
+  void RingPutOff() { RingPutOff(kWaitingTimes * at_once_); }
+  void RingAllPutOff() { RingPutOff(SIZE_MAX); }
+
   // Peers that each Poll looks at.
   size_t watched() const { return watched_.size(); }
 
@@ -84,6 +104,7 @@ class Mailbox final : public Transport {
   static constexpr int kBatchFrames = 32;
   static constexpr uint32_t kQuietPolls = 256;
   static constexpr size_t kAlwaysWatched = 8;
+  static constexpr size_t kWaitingTimes = 4;
 
  private:
   class PeerChannel;
@@ -92,6 +113,9 @@ class Mailbox final : public Transport {
   void AddToBatch(PeerChannel& channel, Lane lane);
   void CloseBatch();
   void Ring(Bell& bell, Lane lane) { counts_.wakes += RingBell(bell, lane) ? 1 : 0; }
+  // Tells the peer of what was published in `lane`; sooner or later.
+  void TellInTime(PeerChannel& channel, Lane lane);
+  void RingPutOff(size_t at_once);
   // Tells the peer of what was published in `lane`, as of something in lane `as`.
   void Tell(PeerChannel& channel, Lane lane, Lane as);
   void TakeCalls();
@@ -122,6 +146,10 @@ class Mailbox final : public Transport {
   PeerChannel* batch_ = nullptr;
   Lane batch_lane_ = Lane::kWork;
   int batch_frames_ = 0;
+  std::optional<RungBells> rung_;  // None: no bell is put off.
+  size_t at_once_ = 0;
+  std::deque<PeerChannel*> put_off_;  // Whose bells are, for their work lanes. The longest first.
+  uint32_t sends_behind_ = 0;         // To one of them.
 };
 
 }  // namespace sheaf

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shm/usable_cores.h"
 #include "worker/current_call.h"
 
 namespace sheaf {
@@ -30,6 +31,9 @@ constexpr int kBriefMisses = 4;
 constexpr int kBriefRetry = 64;
 // While frames come without a pause others that want the lock wait for so long.
 constexpr Nanos kLongestHold = 200 * kMicrosecond;
+// Who waits for receivers that have yet to be woken sleeps for so long (and the kernel's slack of
+// 50 us) while others look: a few of them in turn.
+constexpr Nanos kNap = 100 * kMicrosecond;
 constexpr int kYieldSteps = 1000;  // Of SpinStep: a few of them yield the core.
 
 thread_local const Driver* holding = nullptr;  // The driver whose lock this thread holds.
@@ -42,7 +46,9 @@ Driver::Driver(Deps deps)
       frames_(deps.frames),
       host_(deps.host),
       of_user_(deps.of_user),
-      interrupted_(std::move(deps.interrupted)) {}
+      interrupted_(std::move(deps.interrupted)) {
+  mailbox_.PutBellsOff(clock_, static_cast<size_t>(std::max(UsableCores(), 2)));
+}
 
 Driver::Lock::Lock(Driver& driver) : driver_(driver), lock_(driver.mutex_, std::defer_lock) {
   Relock();
@@ -59,6 +65,8 @@ void Driver::Lock::Unlock() {
   driver_.FinishEnded();
   if (driver_.core_.owner.references.CollectDropped()) [[unlikely]]
     driver_.FreeInBackground();
+  if (driver_.mailbox_.HasPutOff()) [[unlikely]]
+    driver_.RingInBackground();
   std::vector<std::shared_ptr<Waiter>> woken;
   if (!driver_.to_wake_.empty()) woken.swap(driver_.to_wake_);
   holding = outer_;
@@ -81,6 +89,20 @@ bool Driver::holds_lock() const { return holding == this; }
 // The background thread goes on with what this turn has begun.
 void Driver::FreeInBackground() {
   if (!std::exchange(background_frees_, true)) Knock(mailbox_.bell());
+}
+
+// Its caller may send no more.
+void Driver::RingInBackground() {
+  if (!std::exchange(background_rings_, true)) Knock(mailbox_.bell());
+}
+
+// The background thread: bells that were put off are rung after a tick in which nobody has sent
+// anything or polled.
+void Driver::RingLate() {
+  if (!background_rings_ || driving_) return;
+  background_rings_ = mailbox_.HasPutOff();
+  const uint64_t sent = mailbox_.counts().work_frames + mailbox_.counts().wakes;
+  if (std::exchange(sent_, sent) == sent) mailbox_.RingAllPutOff();
 }
 
 void Driver::FinishEnded() {
@@ -194,6 +216,7 @@ void Driver::YieldLock(Lock& lock) {
 }
 
 void Driver::End(const std::string& why) {
+  mailbox_.RingAllPutOff();
   if (!std::exchange(ended_, true)) why_ended_ = why;
   WakeWaiters();
 }
@@ -233,6 +256,20 @@ bool Driver::Spin(Lock& lock, Nanos begun, Nanos deadline) {
   return std::exchange(look_again_, false);
 }
 
+// Rings what was put off, as far as others have looked; true: some had to be left, and a nap has
+// passed. The bell stays kAwake meanwhile: one reply is no reason to wake, several come.
+bool Driver::RingAndNap(Lock& lock, Nanos deadline) {
+  mailbox_.RingPutOff();
+  if (!mailbox_.HasPutOff()) return false;
+  const Nanos timeout = std::min(kNap, deadline - clock_.Now());
+  if (timeout <= 0) return true;
+  ++sleeps_;
+  lock.Unlock();
+  SleepWhile(mailbox_.bell(), BellState::kAwake, timeout);
+  lock.Relock();
+  return true;
+}
+
 // One step of waiting for the thread that holds the token: drain, or spin, or sleep on the bell.
 // `now` is the time, as just read: a look at the clock costs a good part of a short wait. True: the
 // sleep ended early and without a frame, by a signal perhaps.
@@ -251,6 +288,8 @@ bool Driver::Step(Lock& lock, Nanos now, Nanos deadline) {
   core_.Flush();
   if (Spin(lock, now, deadline)) return false;
   TickIfDue();
+  if (mailbox_.HasPutOff() && RingAndNap(lock, deadline)) [[unlikely]]
+    return false;
   bool roused = false;
   Bell& bell = mailbox_.bell();
   SetBell(bell, BellState::kAsleep);
@@ -381,7 +420,7 @@ void Driver::RunBackground() {
   bool background_frees = false;
   Lock lock(*this);
   while (!stopping_) {
-    const bool ticking = background_ticks_.load(std::memory_order_relaxed);
+    const bool ticking = background_ticks_.load(std::memory_order_relaxed) || background_rings_;
     const Nanos until_tick =
         std::clamp<Nanos>(next_tick_ - clock_.Now(), kMillisecond, kLongestIdle);
     lock.Unlock();
@@ -394,6 +433,7 @@ void Driver::RunBackground() {
     }
     lock.Relock();
     if (stopping_) break;
+    RingLate();
     background_frees_ = background_frees = core_.KeepHouse(ReferenceTable::kIdleSlice);
     TickIfDue();
     if (driving_) {

@@ -126,6 +126,9 @@ class Driver {
   void ReleaseToken();
   bool WaitBeside(Lock& lock, absl::FunctionRef<bool()> done, Nanos timeout, bool* drives);
   void HandBellOver();
+  bool RingAndNap(Lock& lock, Nanos deadline);
+  void RingInBackground();
+  void RingLate();
   void TickIfDue();
   void FreeInBackground();
 
@@ -159,6 +162,8 @@ class Driver {
 
   std::atomic<bool> background_ticks_{false};  // The background thread looks each millisecond.
   bool background_frees_ = false;              // It goes on freeing.
+  bool background_rings_ = false;              // It looks after bells that were put off.
+  uint64_t sent_ = 0;                          // What was sent when it did so last.
   bool stopping_ = false;
   bool ended_ = false;
   std::string why_ended_;

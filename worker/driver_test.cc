@@ -1,9 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "worker/driver.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "base/testing/wait_until_for_test.h"
+#include "shm/usable_cores.h"
 #include "worker/core/core_node_for_test.h"
 #include "worker/current_call.h"
 
@@ -11,6 +13,7 @@ namespace sheaf {
 namespace {
 
 constexpr uint32_t kBell = 1;
+const uint32_t kSleepers = 40 * std::max(UsableCores(), 2);
 constexpr Nanos kLong = 30 * kSecond;  // Nothing here takes so long.
 
 // A driver over rings that nobody writes into.
@@ -30,6 +33,23 @@ struct DriverTest : FrameHandler, Driver::Host {
   void SendToItself() {  // Something comes, as from the rings.
     node.core->transport.To(node.core->self).Send(Lane::kControl, FrameKind::kTakeBack, "");
   }
+  // Sends to more processes that sleep than may be woken at once.
+  void SendToSleepers() {
+    for (uint32_t i = 0; i < kSleepers; ++i) {
+      UniqueFd pair = MakeSegment("ring pair", kRingPairBytes).value();
+      REQUIRE(mailbox.AddRing({1, 100 + i}, pair.get(), true, 10 + i).ok());
+      SetBell(bells()[10 + i], BellState::kAsleep);
+    }
+    for (uint32_t i = 0; i < kSleepers; ++i)
+      mailbox.To({1, 100 + i}).Send(Lane::kWork, FrameKind::kPushTask, "news");
+  }
+  bool AllAreAwake() {
+    for (uint32_t i = 0; i < kSleepers; ++i) {
+      if (bells()[10 + i].state != static_cast<uint32_t>(BellState::kAwake)) return false;
+    }
+    return true;
+  }
+  Bell* bells() { return reinterpret_cast<Bell*>(board.data()); }
   static Nanos In(Nanos duration) { return MonotonicNow() + duration; }
 
   UniqueFd board_fd = MakeSegment("bells", kBellBoardBytes).value();
@@ -210,6 +230,43 @@ SCENARIO("the background thread looks after the rings when nobody waits, until i
   }
   Knock(test.mailbox.bell());
   background.join();
+}
+
+SCENARIO("bells that were put off are rung by whoever waits") {
+  DriverTest test;
+  Driver::Lock lock(*test.driver);
+  test.SendToSleepers();
+  CHECK_FALSE(test.AllAreAwake());
+  CHECK(test.driver->DriveUntil(lock, DriverTest::In(kLong), [&] { return test.AllAreAwake(); })
+            .ok());
+}
+
+SCENARIO("bells that were put off are rung soon by the background thread when nobody waits") {
+  DriverTest test;
+  std::thread background([&] { test.driver->RunBackground(); });
+  const Nanos begun = MonotonicNow();
+  {
+    const Driver::Lock lock(*test.driver);
+    test.SendToSleepers();
+    CHECK_FALSE(test.AllAreAwake());
+  }
+  CHECK(WaitUntil(kLong, [&] { return test.AllAreAwake(); }));
+  CHECK(MonotonicNow() - begun < kSecond);  // Its ticks alone would take ten times 200 ms.
+  {
+    Driver::Lock lock(*test.driver);
+    test.driver->Stop();
+  }
+  Knock(test.mailbox.bell());
+  background.join();
+}
+
+SCENARIO("bells that were put off are rung when the driver ends") {
+  DriverTest test;
+  Driver::Lock lock(*test.driver);
+  test.SendToSleepers();
+  CHECK_FALSE(test.AllAreAwake());
+  test.driver->End("the end");
+  CHECK(test.AllAreAwake());
 }
 
 }  // namespace sheaf

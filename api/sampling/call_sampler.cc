@@ -147,17 +147,25 @@ void OnTimer(int, siginfo_t* info, void* context) {
   errno = error;
 }
 
-// That of the calling thread. Left empty where nobody knows: then no stack is followed.
-void FindStack(ThreadSamples& samples) {
+struct Stack {
+  uintptr_t begin = 0, end = 0;
+};
+constinit Stack main_stack;  // Once it was learned.
+
+// That of the calling thread. Empty where nobody knows: then no stack is followed.
+Stack FindStack() {
+  if (main_stack.end != 0 && syscall(SYS_gettid) == getpid()) return main_stack;
   pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
   void* begin = nullptr;
   size_t size = 0;
+  Stack stack;
   if (pthread_attr_getstack(&attributes, &begin, &size) == 0) {
-    samples.stack_begin = reinterpret_cast<uintptr_t>(begin);
-    samples.stack_end = samples.stack_begin + size;
+    stack.begin = reinterpret_cast<uintptr_t>(begin);
+    stack.end = stack.begin + size;
   }
   pthread_attr_destroy(&attributes);
+  return stack;
 }
 
 // The timer of the calling thread, from its first call to its end.
@@ -175,7 +183,9 @@ class ThreadTimer {
     period_ = period;
     if (period == 0) return;
     auto samples = std::make_unique_for_overwrite<ThreadSamples>();
-    FindStack(*samples);
+    const Stack stack = FindStack();
+    samples->stack_begin = stack.begin;
+    samples->stack_end = stack.end;
     sigevent event{};
     event.sigev_notify = SIGEV_THREAD_ID;
     event.sigev_signo = SampleSignal();
@@ -218,6 +228,8 @@ bool IsOfSheaf(std::string_view name) {
 }
 
 }  // namespace
+
+void LearnMainStack() { main_stack = FindStack(); }
 
 // Names samples and writes them, on a thread of its own.
 class CallSampler::Writer {

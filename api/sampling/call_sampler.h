@@ -31,6 +31,10 @@ namespace sheaf::inline v1::internal {
 
 int SampleSignal();
 
+// Where the main thread's stack lies: for a template, whose workers need not ask the kernel for all
+// their mappings. Not thread-safe.
+void LearnMainStack();
+
 // One per process at a time. Thread-safe.
 class CallSampler {
  public:

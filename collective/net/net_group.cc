@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "collective/call_record.h"
 #include "collective/group_epochs.h"
-#include "collective/usable_cores.h"
+#include "shm/usable_cores.h"
 
 namespace sheaf {
 namespace {

@@ -10,7 +10,7 @@ from _collections_abc import Mapping  # collections.abc brings more modules.
 
 from sheaf import _core, _version, cluster, ids, options
 from sheaf._internal import tracing
-from sheaf._internal.program import executable
+from sheaf._internal.program import executable, interpreter_flags
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -384,7 +384,6 @@ atexit.register(_leave_at_exit)
 def worker_command(logging_config: Any = None, tracing_hook: str | None = None) -> list[str]:
     """The command that starts a worker of this process's job."""
     import json
-    import subprocess
 
     from sheaf._internal.preloading import PRELOADED
 
@@ -406,7 +405,7 @@ def worker_command(logging_config: Any = None, tracing_hook: str | None = None) 
             )
         return [sys.executable, "--sheaf-worker", json.dumps(start)]
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_worker", "start.py")
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    flags = interpreter_flags()
     if "-P" not in flags:
         flags.append("-P")
     return [sys.executable, *flags, program, json.dumps(start)]

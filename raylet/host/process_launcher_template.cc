@@ -4,10 +4,14 @@
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/config.h"
 #include "base/frame.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -16,6 +20,15 @@
 #include "raylet/host/worker_start.h"
 
 namespace sheaf {
+namespace {
+
+bool Has(const std::vector<std::string>& variables, std::string_view name) {
+  return std::any_of(variables.begin(), variables.end(), [name](std::string_view variable) {
+    return variable.starts_with(name) && variable.substr(name.size()).starts_with('=');
+  });
+}
+
+}  // namespace
 
 absl::Status ProcessLauncher::StartTemplate(JobNumber number, Job& job) {
   auto sockets = UnixSocket::Pair();
@@ -28,6 +41,8 @@ absl::Status ProcessLauncher::StartTemplate(JobNumber number, Job& job) {
   request.executable_fd = job.executable.get();
   request.argv.assign(job.start.argv().begin(), job.start.argv().end());
   request.environ = EnvironmentOf(job, number);
+  if (job.start.language() == proto::JobStart::CPP && !Has(request.environ, kBindNowVariable))
+    request.environ.push_back(absl::StrCat(kBindNowVariable, "=", kBindNow));
   request.environ.push_back(absl::StrCat(kTemplateVariable, "=", theirs.fd()));
   request.working_dir = job.start.working_dir();
   request.stdout_fd = out.get();

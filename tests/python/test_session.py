@@ -34,6 +34,28 @@ def test_import_loads_nothing_heavy():
     )
 
 
+def test_the_command_of_a_worker_has_the_flags_of_this_interpreter_and_takes_none_to_know():
+    text = """
+        import sys
+        from sheaf.lifecycle import worker_command
+        command = worker_command()
+        loaded = "subprocess" in sys.modules
+        import subprocess
+        wanted = subprocess._args_from_interpreter_flags()
+        assert command[1 : len(wanted) + 1] == wanted, (command, wanted)
+        print(loaded, *wanted)
+    """
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    plain["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
+    assert run(text, env=plain) == "False"
+    for flags in ("-O", "-B", "-s", "-X dev", "-W error::FutureWarning", "-X importtime"):
+        command = [sys.executable, *flags.split(), "-c", textwrap.dedent(text)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+        assert done.stdout.replace("-W ", "-W").startswith("True -"), (
+            flags + done.stdout + done.stderr
+        )
+
+
 def test_the_first_worker_does_not_wait_for_numpy_and_the_others_have_it():
     text = """
         import numpy, sheaf, sys

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "collective/usable_cores.h"
+#include "shm/usable_cores.h"
 
 #include <sched.h>
 #include <unistd.h>

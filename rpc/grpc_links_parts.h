@@ -76,8 +76,9 @@ struct GrpcLinks::Link {
 
   std::deque<PendingFetch> waiting_fetches;
   std::shared_ptr<BlockFetcher> fetcher;
-  std::string fetch_address;                    // Of fetcher.
-  std::shared_ptr<const TlsContext> fetch_tls;  // The same.
+  std::vector<std::weak_ptr<BlockFetcher>> fetchers;  // It, and those that it replaced.
+  std::string fetch_address;                          // Of fetcher.
+  std::shared_ptr<const TlsContext> fetch_tls;        // The same.
   struct LinkFetch {
     BlockAssembly block;
     Nanos deadline = kForever;

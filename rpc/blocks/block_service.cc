@@ -13,7 +13,7 @@
 namespace sheaf {
 namespace {
 
-constexpr size_t kPiece = 1 << 20;  // Leaves before more patience is had with the other end.
+constexpr size_t kPiece = 1 << 20;  // That OpenSSL or the kernel is given at a time.
 
 std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
 
@@ -47,7 +47,8 @@ class BlockService::Connection {
 
   BlockSocket socket;
   const std::string peer;
-  bool proven = false;              // Its thread's own.
+  bool proven = false;              // Its thread's own, as the next.
+  ProcessId asker;                  // Who has proven to be there.
   std::shared_ptr<Answer> awaited;  // Under the service's mutex.
 };
 
@@ -94,6 +95,7 @@ void BlockService::Run(Connection& connection) {
   const MutexLock lock(mutex_);
   connections_.erase(&connection);
   strangers_.remove(&connection);
+  if (connection.proven && --of_peer_[connection.asker] == 0) of_peer_.erase(connection.asker);
 }
 
 absl::Status BlockService::Greet(Connection& connection) {
@@ -129,21 +131,15 @@ absl::Status BlockService::AnswerNext(Connection& connection) {
     if (!SameSecret(AsView(Sha256(request)), AsView(header.ticket.request_hash)))
       asker = absl::UnauthenticatedError("a fetch whose request was changed on its way");
   }
-  if (!asker.ok()) {
-    if (connection.proven) options_.on_refused();
-    (void)Deliver(connection, asker.status());
-    return asker.status();
-  }
+  if (!asker.ok()) return Refuse(connection, asker.status());
+  if (const absl::Status status = Admit(connection, *asker); !status.ok())
+    return Refuse(connection, status);
   const auto answer = std::make_shared<Answer>();
-  bool first = false;
   {
     const MutexLock lock(mutex_);
     if (stopping_) return absl::CancelledError("the links of this process have stopped");
     connection.awaited = answer;
-    first = !std::exchange(connection.proven, true);
-    if (first) strangers_.remove(&connection);
   }
-  if (first) options_.on_proven(connection.peer);
   {
     // Whoever lets the last copy of it go without a word has answered too.
     const std::shared_ptr<Answer> once(answer.get(), [answer](Answer* given) {
@@ -158,6 +154,31 @@ absl::Status BlockService::AnswerNext(Connection& connection) {
     connection.awaited = nullptr;
   }
   return Deliver(connection, std::move(block));
+}
+
+absl::Status BlockService::Refuse(Connection& connection, const absl::Status& reason) {
+  if (connection.proven) options_.on_refused();
+  (void)Deliver(connection, reason);
+  return reason;
+}
+
+// After its first question; later ones change nothing.
+absl::Status BlockService::Admit(Connection& connection, ProcessId asker) {
+  if (connection.proven) return absl::OkStatus();
+  {
+    const MutexLock lock(mutex_);
+    size_t& count = of_peer_[asker];
+    if (count >= kMostOfOnePeer) {
+      return absl::UnavailableError(absl::StrCat(asker.ToString(), " has ", count,
+                                                 " connections for blocks; close some first"));
+    }
+    ++count;
+    connection.proven = true;
+    connection.asker = asker;
+    strangers_.remove(&connection);
+  }
+  options_.on_proven(connection.peer);
+  return absl::OkStatus();
 }
 
 absl::Status BlockService::Deliver(Connection& connection, absl::StatusOr<Block> block) {
@@ -179,14 +200,14 @@ absl::Status BlockService::Deliver(Connection& connection, absl::StatusOr<Block>
       block.ok() ? std::string_view(block->bytes.data(), block->bytes.size()) : std::string_view();
   header.bytes = bytes.size();
   BlockSocket& socket = connection.socket;
-  Nanos deadline = MonotonicNow() + options_.silence_limit;
+  const Nanos patience = options_.silence_limit;
   std::string front(BytesOf(header));
   front.append(text);
-  SHEAF_RETURN_IF_ERROR(socket.Write(front, /*more=*/!bytes.empty(), deadline));
+  SHEAF_RETURN_IF_ERROR(socket.WriteWhileItMoves(front, /*more=*/!bytes.empty(), patience));
   options_.on_bytes(bytes.size());
   for (size_t at = 0; at < bytes.size(); at += kPiece) {
-    deadline = MonotonicNow() + options_.silence_limit;
-    SHEAF_RETURN_IF_ERROR(socket.Write(bytes.substr(at, kPiece), /*more=*/false, deadline));
+    SHEAF_RETURN_IF_ERROR(
+        socket.WriteWhileItMoves(bytes.substr(at, kPiece), /*more=*/false, patience));
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -27,11 +28,14 @@ class BlockService {
   // the oldest goes of the address that has most.
   static constexpr size_t kMaxStrangers = 256;
   static constexpr Nanos kGreetingTime = 5 * kSecond;
+  // Over which one process asks. Its fetcher has four, and those that it replaced some more.
+  static constexpr size_t kMostOfOnePeer = 16;
 
   struct Options {
-    Nanos idle_limit = 10 * kSecond;    // Without a question a connection is closed after this.
-    Nanos silence_limit = 5 * kSecond;  // If nothing of an answer leaves for so long, too.
-    std::string peer_name;              // That certificates must carry; empty: any.
+    Nanos idle_limit = 10 * kSecond;  // Without a question a connection is closed after this.
+    // If no BlockSocket::kProgressBytes of an answer leave within this, too.
+    Nanos silence_limit = 5 * kSecond;
+    std::string peer_name;  // That certificates must carry; empty: any.
     // All on threads of the service. Null: not encrypted.
     std::function<std::shared_ptr<const TlsContext>()> tls;
     // That this process is the end of the link `connection`; nothing: it is not.
@@ -60,13 +64,16 @@ class BlockService {
   void Run(Connection& connection);
   absl::Status Greet(Connection& connection);
   absl::Status AnswerNext(Connection& connection);
+  absl::Status Refuse(Connection& connection, const absl::Status& reason);
+  absl::Status Admit(Connection& connection, ProcessId asker);
   absl::Status Deliver(Connection& connection, absl::StatusOr<Block> block);
 
   const Options options_;
   ConnectionThreads& threads_;
   Mutex mutex_;
   std::set<Connection*> connections_ ABSL_GUARDED_BY(mutex_);
-  std::list<Connection*> strangers_ ABSL_GUARDED_BY(mutex_);  // The oldest first.
+  std::list<Connection*> strangers_ ABSL_GUARDED_BY(mutex_);     // The oldest first.
+  std::map<ProcessId, size_t> of_peer_ ABSL_GUARDED_BY(mutex_);  // Those that are proven.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -162,15 +162,35 @@ absl::Status BlockSocket::ReadAll(char* to, size_t size, Nanos deadline) {
   return absl::OkStatus();
 }
 
-absl::Status BlockSocket::Write(std::string_view bytes, bool more, Nanos deadline) {
+absl::StatusOr<size_t> BlockSocket::WriteSome(std::string_view bytes, bool more, Nanos deadline) {
   const int flags = MSG_NOSIGNAL | (more ? MSG_MORE : 0);
+  const ssize_t put = tls_ != nullptr ? tls_->Write(bytes.data(), bytes.size())
+                                      : send(fd_.get(), bytes.data(), bytes.size(), flags);
+  if (put > 0) return static_cast<size_t>(put);
+  SHEAF_RETURN_IF_ERROR(GoesOn(put == 0 ? -1 : put, deadline));
+  return 0;
+}
+
+absl::Status BlockSocket::Write(std::string_view bytes, bool more, Nanos deadline) {
   while (!bytes.empty()) {
-    const ssize_t put = tls_ != nullptr ? tls_->Write(bytes.data(), bytes.size())
-                                        : send(fd_.get(), bytes.data(), bytes.size(), flags);
-    if (put > 0) {
-      bytes.remove_prefix(static_cast<size_t>(put));
-    } else {
-      SHEAF_RETURN_IF_ERROR(GoesOn(put == 0 ? -1 : put, deadline));
+    SHEAF_ASSIGN_OR_RETURN(const size_t put, WriteSome(bytes, more, deadline));
+    bytes.remove_prefix(put);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BlockSocket::WriteWhileItMoves(std::string_view bytes, bool more, Nanos patience) {
+  Nanos deadline = MonotonicNow() + patience;
+  size_t moved = 0;  // Since the deadline was set.
+  while (!bytes.empty()) {
+    SHEAF_ASSIGN_OR_RETURN(const size_t put, WriteSome(bytes, more, deadline));
+    bytes.remove_prefix(put);
+    moved += put;
+    if (moved >= kProgressBytes) {
+      deadline = MonotonicNow() + patience;
+      moved = 0;
+    } else if (MonotonicNow() >= deadline) {  // However little leaves.
+      return StandsStill();
     }
   }
   return absl::OkStatus();

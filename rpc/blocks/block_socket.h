@@ -44,6 +44,9 @@ class BlockSocket {
   }
   // `more`: what is written next follows at once, and leaves with it.
   absl::Status Write(std::string_view bytes, bool more, Nanos deadline);
+  // The same, for as long as some of them leave: kProgressBytes in each `patience`.
+  absl::Status WriteWhileItMoves(std::string_view bytes, bool more, Nanos patience);
+  static constexpr size_t kProgressBytes = 64 * 1024;
   // Waits until there is something to read.
   absl::Status AwaitBytes(Nanos deadline);
   // It stands, and the other end has said nothing that was not read.
@@ -54,6 +57,8 @@ class BlockSocket {
 
  private:
   absl::Status Prepare();
+  // So many bytes left; 0: none did, and there is time left.
+  absl::StatusOr<size_t> WriteSome(std::string_view bytes, bool more, Nanos deadline);
   absl::Status GoesOn(ssize_t result, Nanos deadline) const;
 
   // Set once, while no thread but the owner's knows more than Shutdown.

@@ -64,8 +64,9 @@ absl::StatusOr<std::shared_ptr<const TlsContext>> TlsContext::Make(const Credent
 
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }
 
-TlsStream::TlsStream(const TlsContext& context, int socket, const std::string& host)
-    : ssl_(SSL_new(context.context_)) {
+TlsStream::TlsStream(const TlsContext& context, int socket, const std::string& host,
+                     uint64_t bytes_of_one_key)
+    : ssl_(SSL_new(context.context_)), bytes_of_one_key_(bytes_of_one_key) {
   SSL_set_fd(ssl_, socket);
   if (host.empty()) {
     SSL_set_accept_state(ssl_);
@@ -111,7 +112,15 @@ ssize_t TlsStream::Read(char* to, size_t most) {
 
 ssize_t TlsStream::Write(const char* from, size_t size) {
   ERR_clear_error();
-  return Result(SSL_write(ssl_, from, Bounded(size)));
+  const ssize_t put = Result(SSL_write(ssl_, from, Bounded(size)));
+  if (put <= 0) return put;
+  written_ += static_cast<uint64_t>(put);
+  // Between two writes only: OpenSSL refuses it while one is unfinished. It leaves with the next.
+  if (written_ >= bytes_of_one_key_ && SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) {
+    written_ = 0;
+    ++keys_;
+  }
+  return put;
 }
 
 bool TlsStream::has_unread() const { return SSL_has_pending(ssl_) == 1; }

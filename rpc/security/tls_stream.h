@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,8 +38,13 @@ class TlsContext {
 // after which its reads and writes give up.
 class TlsStream {
  public:
+  // So much is written with one key at most; then this end takes the next, of which the other end
+  // hears in the stream. AES-GCM allows some 380 GB (RFC 8446, 5.5).
+  static constexpr uint64_t kBytesOfOneKey = uint64_t{16} << 30;
+
   // `host`: the one that was dialled, a name or an address; empty: this end was dialled.
-  TlsStream(const TlsContext& context, int socket, const std::string& host);
+  TlsStream(const TlsContext& context, int socket, const std::string& host,
+            uint64_t bytes_of_one_key = kBytesOfOneKey);
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
@@ -51,12 +57,17 @@ class TlsStream {
   ssize_t Write(const char* from, size_t size);
   bool has_unread() const;      // That the socket does not show.
   bool wants_to_write() const;  // What went on no further waits for that, and not for reading.
+  // Keys that this end has written with.
+  uint64_t keys() const { return keys_; }
   // The names that the other end's certificate carries: as PeerNames of grpc_certificates.h.
   std::vector<std::string> PeerNames() const;
 
  private:
   ssize_t Result(int result) const;
   ssl_st* const ssl_;
+  const uint64_t bytes_of_one_key_;
+  uint64_t written_ = 0;  // With this key.
+  uint64_t keys_ = 1;
 };
 
 }  // namespace sheaf

@@ -197,7 +197,8 @@ void Lane::AbortPort() {
     const BlockingCall revoke =
         in_thread([](const Port& port) { (*port.library)->ncclCommRevoke(port.comm, 0); });
     revoke.Returned(kAbortTime);
-    call_->Returned(kAbortTime);
+    left_ = !call_->Returned(kAbortTime);
+    if (left_) return;
   }
   const BlockingCall abort =
       in_thread([](const Port& port) { (*port.library)->ncclCommAbort(port.comm); });

@@ -186,6 +186,19 @@ TEST_CASE("a lane that gets no thread says so, and leaves nothing of NCCL behind
   CHECK(OpenInStandIn() == 0);
 }
 
+TEST_CASE("a communicator is not freed under a call that does not end", "[nccl]") {
+  const StandIn stand_in(SHEAF_FAKE_NEWER, SHEAF_FAKE_NEWER);
+  const auto deafen = InStandIn<void(bool)>("fake_gpu_deafen", SHEAF_FAKE_NEWER);
+  Pair pair;
+  REQUIRE(pair.Launch(0, 8).ToString() == "OK");
+  CHECK_FALSE(WaitUntil(100 * kMillisecond, [&] { return Pair::Is(pair.lane(0).Done()); }));
+  deafen(true);
+  pair.lane(0).Abort();
+  CHECK(InStandIn<int()>("fake_gpu_freed_in_use", SHEAF_FAKE_NEWER)() == 0);
+  deafen(false);
+  REQUIRE(pair.Launch(1, 8).ToString() == "OK");  // Now the call ends.
+}
+
 TEST_CASE("a lane whose other rank does not come can be ended, in NCCL's call and behind it",
           "[nccl]") {
   const bool newer = GENERATE(false, true);  // Which can end a call of NCCL before it aborts.

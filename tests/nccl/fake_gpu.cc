@@ -233,6 +233,8 @@ thread_local Comm* group_comm = nullptr;
 thread_local void* group_stream = nullptr;
 
 std::atomic<int> open_comms{0};
+std::atomic<int> freed_in_use{0};
+std::atomic<bool> deaf{false};
 
 // False: aborted or revoked.
 bool Connect(Comm& comm, int kind) {
@@ -241,8 +243,9 @@ bool Connect(Comm& comm, int kind) {
   std::unique_lock<std::mutex> lock(clique.mutex);
   ++clique.connected[kind];
   clique.changed.notify_all();
-  clique.changed.wait(
-      lock, [&] { return comm.aborted || comm.revoked || clique.connected[kind] >= comm.ranks; });
+  clique.changed.wait(lock, [&] {
+    return ((comm.aborted || comm.revoked) && !deaf) || clique.connected[kind] >= comm.ranks;
+  });
   return !comm.aborted && !comm.revoked;
 }
 
@@ -279,6 +282,7 @@ void End(Comm* comm, bool abort) {
     comm->stopping = true;
     comm->work.notify_all();
   }
+  if (deaf && comm->callers > 0) ++freed_in_use;
   while (comm->callers > 0) std::this_thread::yield();
   comm->thread.join();
   delete comm;
@@ -359,6 +363,10 @@ static std::atomic<int> next_error{kSuccess};
 void fake_gpu_fail_next(int error) { next_error = error; }
 // Communicators that were neither destroyed nor aborted.
 int fake_gpu_open_comms() { return open_comms; }
+// As long as it is deaf neither an abort nor a revocation ends the call that waits for other ranks.
+void fake_gpu_deafen(bool now) { deaf = now; }
+// Communicators that were ended under such a call, which a real one does not survive.
+int fake_gpu_freed_in_use() { return freed_in_use; }
 // The next ncclCommFinalize of a communicator that blocks returns this.
 static std::atomic<int> next_finalize{kSuccess};
 void fake_gpu_fail_finalize(int error) { next_finalize = error; }

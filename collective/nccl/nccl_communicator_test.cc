@@ -316,6 +316,30 @@ TEST_CASE("a rank that does not come is named when the timeout ends", "[nccl]") 
   CHECK_FALSE(statuses[1].ok());
 }
 
+TEST_CASE("operations that wait behind one that fails end with it, and touch nothing of NCCL",
+          "[nccl]") {
+  const StandIn stand_in;
+  std::atomic<bool> ended = false;
+  std::vector<absl::Status> behind(4);
+  StatusesOf(2, [&](NcclCommunicator& group) -> absl::Status {
+    if (group.rank() == 1) {
+      WaitUntil(30 * kSecond, [&] { return ended.load(); });
+      return group.Barrier();
+    }
+    std::vector<std::thread> threads;
+    for (absl::Status& status : behind) {
+      threads.emplace_back([&] { status = group.Barrier(300 * kMillisecond); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ended = true;
+    return absl::OkStatus();
+  });
+  const auto late = [](const absl::Status& status) { return absl::IsDeadlineExceeded(status); };
+  const auto dead = [](const absl::Status& status) { return absl::IsFailedPrecondition(status); };
+  CHECK(std::count_if(behind.begin(), behind.end(), late) == 1);
+  CHECK(std::count_if(behind.begin(), behind.end(), dead) == 3);
+}
+
 TEST_CASE("data that does not move ends with the timeout, or when its receiver gives up",
           "[nccl]") {
   const StandIn stand_in;

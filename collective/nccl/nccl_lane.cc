@@ -142,17 +142,22 @@ absl::StatusOr<bool> Lane::Done() {
 }
 
 absl::Status Lane::Finish() {
-  step_ = Step::kFinishing;
   const CudaDevice::Current current(*port_.device);
   if (blocks() && port_.comm != nullptr) {
     call_ = std::make_unique<BlockingCall>([port = port_]() -> absl::Status {
       const CudaDevice::Current in_thread(*port.device);
       const Functions& nccl = *port.library->operator->();
-      SHEAF_RETURN_IF_ERROR(
-          port.library->StatusOf(nccl.ncclCommFinalize(port.comm), "ncclCommFinalize"));
+      const absl::Status status =
+          port.library->StatusOf(nccl.ncclCommFinalize(port.comm), "ncclCommFinalize");
+      if (!status.ok()) {
+        nccl.ncclCommAbort(port.comm);
+        return status;
+      }
       return port.library->StatusOf(nccl.ncclCommDestroy(port.comm), "ncclCommDestroy");
     });
+    if (absl::IsResourceExhausted(call_->status())) return call_->status();  // It did not run.
   }
+  step_ = Step::kFinishing;
   return Note((*port_.library)->ncclCommFinalize(met_), "ncclCommFinalize");
 }
 
@@ -165,11 +170,13 @@ void Lane::Close() {
 
 void Lane::Abort() {
   if (met_ == nullptr) return;
-  // While it splits, the other one is part of `met_`.
-  if (blocks() && step_ != Step::kSplitting) AbortPort();
-  port_.comm = nullptr;
   const CudaDevice::Current current(*port_.device);
+  const bool splitting = step_ == Step::kSplitting;
+  if (blocks() && !splitting) AbortPort();
   (*port_.library)->ncclCommAbort(std::exchange(met_, nullptr));
+  // `met_` writes into what it splits off until it is aborted, and hands that out even then.
+  if (splitting) AbortPort();
+  port_.comm = nullptr;
 }
 
 void Lane::AbortPort() {
@@ -190,11 +197,16 @@ void Lane::AbortPort() {
     const BlockingCall revoke =
         in_thread([](const Port& port) { (*port.library)->ncclCommRevoke(port.comm, 0); });
     revoke.Returned(kAbortTime);
-    call_->Returned(kAbortTime);
+    left_ = !call_->Returned(kAbortTime);
+    if (left_) return;
   }
   const BlockingCall abort =
       in_thread([](const Port& port) { (*port.library)->ncclCommAbort(port.comm); });
   left_ = !abort.Returned(kAbortTime) || (call_ != nullptr && !call_->Returned(kAbortTime));
+  // No thread could be had. Where no call hangs, NCCL has nothing to wait for.
+  if (!left_ && absl::IsResourceExhausted(abort.status())) {
+    (*port_.library)->ncclCommAbort(port_.comm);
+  }
 }
 
 }  // namespace sheaf::nccl

@@ -2,6 +2,8 @@
 // What a lane does where another rank does not come, over the stand-in and on a GPU.
 #include "collective/nccl/nccl_lane.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include <catch2/catch.hpp>
@@ -21,10 +23,21 @@ Operation Sum(std::byte* array, size_t count) {
   return {CollectiveKind::kAllReduce, DataType::kFloat32, ReduceOp::kSum, array, array, count};
 }
 
-// Two lanes of one device, which have met.
+// A function of the stand-in.
+template <class Function>
+Function* InStandIn(const char* name, const char* path = SHEAF_FAKE_GPU) {
+  void* const library = dlopen(path, RTLD_NOW);
+  REQUIRE(library != nullptr);
+  void* const symbol = dlsym(library, name);
+  REQUIRE(symbol != nullptr);
+  return reinterpret_cast<Function*>(symbol);
+}
+int OpenInStandIn() { return InStandIn<int()>("fake_gpu_open_comms")(); }
+
+// Two lanes of one device, which have met, or not yet.
 class Pair {
  public:
-  Pair() {
+  explicit Pair(bool meet = true) {
     const auto library = Library::Load(WheelFolders());
     REQUIRE(library.status().ToString() == "OK");
     const auto cuda = CudaLibrary::Load(WheelFolders());
@@ -37,8 +50,8 @@ class Pair {
       lanes_[rank] = std::make_unique<Lane>(*library, *device, std::nullopt);
       arrays_[rank] = *(*device)->Allocate(4096);
     }
-    std::thread other([&] { Meet(1, id); });
-    Meet(0, id);
+    std::thread other([&] { Meet(1, id, meet); });
+    Meet(0, id, meet);
     other.join();
     REQUIRE(statuses_[0].ToString() == "OK");
     REQUIRE(statuses_[1].ToString() == "OK");
@@ -61,9 +74,9 @@ class Pair {
   }
 
  private:
-  void Meet(int rank, const UniqueId& id) {
+  void Meet(int rank, const UniqueId& id, bool to_the_end) {
     statuses_[rank] = lane(rank).Begin(id, 2, rank);
-    while (statuses_[rank].ok()) {
+    while (to_the_end && statuses_[rank].ok()) {
       const absl::StatusOr<bool> ready = lane(rank).Ready();
       if (!ready.ok()) statuses_[rank] = ready.status();
       if (ready.ok() && *ready) return;
@@ -103,6 +116,89 @@ void FinishTogether() {
   }
 }
 
+// Rank 0 alone asks for the second communicator, or both do and rank 0 does not hear of it.
+void EndSplitting(bool both) {
+  Pair pair(/*meet=*/false);
+  CHECK_FALSE(WaitUntil(kSecond, [&] { return !both && Pair::Is(pair.lane(0).Ready()); }));
+  if (both) {
+    CHECK_FALSE(Pair::Is(pair.lane(0).Ready()));
+    REQUIRE(WaitUntil(30 * kSecond, [&] { return Pair::Is(pair.lane(1).Ready()); }));
+  }
+  const Nanos began = MonotonicNow();
+  pair.lane(0).Abort();
+  CHECK(MonotonicNow() - began < 4 * kSecond);
+  CHECK_FALSE(pair.lane(0).open());
+  pair.lane(1).Abort();
+}
+
+TEST_CASE("a lane that ends while it is being formed leaves nothing of NCCL behind", "[nccl]") {
+  const StandIn stand_in;
+  EndSplitting(GENERATE(false, true));
+  CHECK(OpenInStandIn() == 0);
+}
+
+TEST_CASE("a lane whose orderly end fails leaves nothing of NCCL behind", "[nccl]") {
+  const StandIn stand_in;
+  {
+    Pair pair;
+    pair.Reduce(8);
+    InStandIn<void(int)>("fake_gpu_fail_finalize")(kInternalError);
+    REQUIRE(pair.lane(0).Finish().ToString() == "OK");
+    absl::StatusOr<bool> ready = false;
+    REQUIRE(WaitUntil(30 * kSecond, [&] { return !(ready = pair.lane(0).Ready()).ok(); }));
+    CHECK(absl::IsInternal(ready.status()));
+  }
+  CHECK(OpenInStandIn() == 0);
+}
+
+// While it lives no thread can be had.
+class NoThreads {
+ public:
+  NoThreads() { SetStackSize(size_t{1} << 46); }
+  ~NoThreads() { SetStackSize(size_t{8} << 20); }
+
+ private:
+  static void SetStackSize(size_t bytes) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    REQUIRE(pthread_attr_setstacksize(&attributes, bytes) == 0);
+    REQUIRE(pthread_setattr_default_np(&attributes) == 0);
+    pthread_attr_destroy(&attributes);
+  }
+};
+
+TEST_CASE("a lane that gets no thread says so, and leaves nothing of NCCL behind", "[nccl]") {
+  const StandIn stand_in;
+  const bool finish = GENERATE(false, true);
+  {
+    Pair pair;
+    if (finish) pair.Reduce(8);
+    const NoThreads no_threads;
+    if (finish) {
+      CHECK(absl::IsResourceExhausted(pair.lane(0).Finish()));
+    } else {
+      REQUIRE(pair.Launch(0, 8).ToString() == "OK");
+      const absl::StatusOr<bool> done = pair.lane(0).Done();
+      CHECK(absl::IsResourceExhausted(done.status()));
+    }
+    pair.lane(0).Abort();
+  }
+  CHECK(OpenInStandIn() == 0);
+}
+
+TEST_CASE("a communicator is not freed under a call that does not end", "[nccl]") {
+  const StandIn stand_in(SHEAF_FAKE_NEWER, SHEAF_FAKE_NEWER);
+  const auto deafen = InStandIn<void(bool)>("fake_gpu_deafen", SHEAF_FAKE_NEWER);
+  Pair pair;
+  REQUIRE(pair.Launch(0, 8).ToString() == "OK");
+  CHECK_FALSE(WaitUntil(100 * kMillisecond, [&] { return Pair::Is(pair.lane(0).Done()); }));
+  deafen(true);
+  pair.lane(0).Abort();
+  CHECK(InStandIn<int()>("fake_gpu_freed_in_use", SHEAF_FAKE_NEWER)() == 0);
+  deafen(false);
+  REQUIRE(pair.Launch(1, 8).ToString() == "OK");  // Now the call ends.
+}
+
 TEST_CASE("a lane whose other rank does not come can be ended, in NCCL's call and behind it",
           "[nccl]") {
   const bool newer = GENERATE(false, true);  // Which can end a call of NCCL before it aborts.
@@ -126,6 +222,8 @@ TEST_CASE("lanes of two ranks on one GPU end alone and together", "[.][gpu]") {
   FinishTogether();
   EndAlone(0);
   EndAlone(3);
+  EndSplitting(/*both=*/false);
+  FinishTogether();
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 // soon as all ranks, which are threads of one process, have called them. As the real ones: calls do
 // not block, streams and events tell when work is done, an abort ends the waits of its own rank
 // only. A communicator that was split off blocks: it waits in the first call of each kind until all
-// ranks are in it.
+// ranks are in it. The one that it is split from hands it out when the split is done or, not
+// usable but to be aborted, when an abort ends that.
 //
 // With SHEAF_FAKE_VERSION it says that it is that NCCL; with SHEAF_FAKE_WITHOUT_SEND it lacks
 // ncclSend, with SHEAF_FAKE_NEWER it has ncclAlltoAll and ncclCommRevoke.
@@ -103,6 +104,8 @@ struct Comm {
   std::shared_ptr<Clique> clique;
   std::string id;
   std::shared_ptr<Clique> splits_into;
+  Comm* child = nullptr;  // Of the split, until it is handed out.
+  Comm** child_to = nullptr;
   bool blocks = false;
   std::map<int, bool> connected;  // Kinds of calls.
   std::atomic<int> callers{0};    // Threads in Launch.
@@ -229,6 +232,10 @@ thread_local Call group_call;
 thread_local Comm* group_comm = nullptr;
 thread_local void* group_stream = nullptr;
 
+std::atomic<int> open_comms{0};
+std::atomic<int> freed_in_use{0};
+std::atomic<bool> deaf{false};
+
 // False: aborted or revoked.
 bool Connect(Comm& comm, int kind) {
   if (!comm.blocks || std::exchange(comm.connected[kind], true)) return true;
@@ -236,8 +243,9 @@ bool Connect(Comm& comm, int kind) {
   std::unique_lock<std::mutex> lock(clique.mutex);
   ++clique.connected[kind];
   clique.changed.notify_all();
-  clique.changed.wait(
-      lock, [&] { return comm.aborted || comm.revoked || clique.connected[kind] >= comm.ranks; });
+  clique.changed.wait(lock, [&] {
+    return ((comm.aborted || comm.revoked) && !deaf) || clique.connected[kind] >= comm.ranks;
+  });
   return !comm.aborted && !comm.revoked;
 }
 
@@ -258,7 +266,12 @@ int Launch(Comm* comm, void* stream, Call call) {
   return kSuccess;
 }
 
+void HandOutChild(Comm& comm) {
+  if (comm.child != nullptr) *comm.child_to = std::exchange(comm.child, nullptr);
+}
+
 void End(Comm* comm, bool abort) {
+  HandOutChild(*comm);
   {
     const std::lock_guard<std::mutex> lock(comm->clique->mutex);
     if (abort) comm->aborted = true;
@@ -269,9 +282,11 @@ void End(Comm* comm, bool abort) {
     comm->stopping = true;
     comm->work.notify_all();
   }
+  if (deaf && comm->callers > 0) ++freed_in_use;
   while (comm->callers > 0) std::this_thread::yield();
   comm->thread.join();
   delete comm;
+  --open_comms;
 }
 
 }  // namespace
@@ -346,6 +361,15 @@ struct FakeConfig {
 // later ones of its communicator, say this.
 static std::atomic<int> next_error{kSuccess};
 void fake_gpu_fail_next(int error) { next_error = error; }
+// Communicators that were neither destroyed nor aborted.
+int fake_gpu_open_comms() { return open_comms; }
+// As long as it is deaf neither an abort nor a revocation ends the call that waits for other ranks.
+void fake_gpu_deafen(bool now) { deaf = now; }
+// Communicators that were ended under such a call, which a real one does not survive.
+int fake_gpu_freed_in_use() { return freed_in_use; }
+// The next ncclCommFinalize of a communicator that blocks returns this.
+static std::atomic<int> next_finalize{kSuccess};
+void fake_gpu_fail_finalize(int error) { next_finalize = error; }
 
 int ncclGetVersion(int* version) { return *version = SHEAF_FAKE_VERSION, 0; }
 const char* ncclGetErrorString(int error) {
@@ -360,6 +384,7 @@ int ncclGetUniqueId(FakeId* id) {
 }
 static void Join(Comm** out, const std::string& id, int ranks, int rank, bool blocks) {
   auto comm = new Comm;
+  ++open_comms;
   {
     const std::lock_guard<std::mutex> lock(cliques_mutex);
     std::shared_ptr<Clique>& clique = Cliques()[id];
@@ -386,8 +411,10 @@ int ncclCommInitRankConfig(Comm** out, int ranks, FakeId id, int rank, FakeConfi
 }
 int ncclCommSplit(Comm* comm, int, int key, Comm** child, FakeConfig* config) {
   if (!Valid(*config, /*blocking=*/1) || key != comm->rank) return kInvalid;
-  Join(child, comm->id + " split", comm->ranks, key, /*blocks=*/true);
-  comm->splits_into = (*child)->clique;
+  *child = nullptr;
+  comm->child_to = child;
+  Join(&comm->child, comm->id + " split", comm->ranks, key, /*blocks=*/true);
+  comm->splits_into = comm->child->clique;
   return kInProgress;
 }
 int ncclCommGetAsyncError(Comm* comm, int* error) {
@@ -400,9 +427,12 @@ int ncclCommGetAsyncError(Comm* comm, int* error) {
   *error = comm->error != kSuccess        ? comm->error.load()
            : meeting.joined < comm->ranks ? kInProgress
                                           : kSuccess;
+  if (*error == kSuccess) HandOutChild(*comm);
   return kSuccess;
 }
-int ncclCommFinalize(Comm*) { return kSuccess; }
+int ncclCommFinalize(Comm* comm) {
+  return comm->blocks ? next_finalize.exchange(kSuccess) : int{kSuccess};
+}
 int ncclCommDestroy(Comm* comm) { return End(comm, /*abort=*/false), 0; }
 int ncclCommAbort(Comm* comm) { return End(comm, /*abort=*/true), 0; }
 

@@ -16,7 +16,7 @@ struct ObjectPullerOptions {
   uint32_t chunks_in_flight = 4;  // Of one object.
   uint64_t most_bytes = uint64_t{256}
                         << 20;         // Of all objects that are being pulled; one may exceed it.
-  size_t most_pulls = 64;              // At a time.
+  size_t most_pulls = 128;             // At a time.
   Nanos fetch_timeout = 10 * kSecond;  // For one answer.
   Nanos room_wait = 10 * kSecond;      // For room in the store.
   Nanos give_up_after = 30 * kSecond;  // Without any progress.

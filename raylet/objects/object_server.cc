@@ -10,7 +10,7 @@
 namespace sheaf {
 namespace {
 
-constexpr uint64_t kSummedAtOnce = 64 * 1024;  // On the loop.
+constexpr uint64_t kSummedAtOnce = 256 * 1024;  // On the loop: 0.03 ms.
 constexpr Nanos kReaderMemory = 2 * kSecond;
 constexpr int kMostNamed = 8;
 // As many chunks as the largest object can have: no request makes this node sum more at once.

@@ -29,7 +29,7 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
   static constexpr size_t kConnections = 4;
   // Questions that go together at most, and their bytes: those never fill the buffers of sockets,
   // so nobody has to read while it writes.
-  static constexpr size_t kMostTogether = 8;
+  static constexpr size_t kMostTogether = 16;
   static constexpr size_t kMostBytesTogether = 8 * 1024;
 
   struct Question {

@@ -2,6 +2,7 @@
 #include "rpc/blocks/block_service.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -47,9 +48,10 @@ class BlockService::Connection {
 
   BlockSocket socket;
   const std::string peer;
-  bool proven = false;              // Its thread's own, as the next.
-  ProcessId asker;                  // Who has proven to be there.
-  std::shared_ptr<Answer> awaited;  // Under the service's mutex.
+  bool proven = false;  // Its thread's own, as the next.
+  ProcessId asker;      // Who has proven to be there.
+  // Of questions in their order. Its thread's own, and changed under the service's mutex.
+  std::deque<std::shared_ptr<Answer>> awaited;
 };
 
 void BlockService::Accept(UniqueFd fd, const std::string& peer) {
@@ -83,14 +85,20 @@ void BlockService::Stop() {
   stopping_ = true;
   for (Connection* connection : connections_) {
     connection->socket.Shutdown();
-    if (connection->awaited != nullptr)
-      connection->awaited->Give(absl::UnavailableError("the links of this process have stopped"));
+    for (const std::shared_ptr<Answer>& answer : connection->awaited)
+      answer->Give(absl::UnavailableError("the links of this process have stopped"));
   }
 }
 
 void BlockService::Run(Connection& connection) {
   absl::Status status = Greet(connection);
-  while (status.ok()) status = AnswerNext(connection);
+  while (status.ok()) {
+    // Questions that are there already are put to the user together, and their answers are made
+    // while earlier ones leave.
+    const bool takes = connection.awaited.empty() || (connection.awaited.size() < kMostAhead &&
+                                                      !connection.socket.IsQuiet());
+    status = takes ? TakeQuestion(connection) : DeliverNext(connection);
+  }
   if (!connection.proven) options_.on_refused();
   const MutexLock lock(mutex_);
   connections_.erase(&connection);
@@ -113,7 +121,7 @@ absl::Status BlockService::Greet(Connection& connection) {
   return socket.Write(AsView(*proof), /*more=*/false, deadline);
 }
 
-absl::Status BlockService::AnswerNext(Connection& connection) {
+absl::Status BlockService::TakeQuestion(Connection& connection) {
   BlockSocket& socket = connection.socket;
   const Nanos patience = connection.proven ? options_.idle_limit : kGreetingTime;
   SHEAF_RETURN_IF_ERROR(socket.AwaitBytes(MonotonicNow() + patience));
@@ -138,7 +146,7 @@ absl::Status BlockService::AnswerNext(Connection& connection) {
   {
     const MutexLock lock(mutex_);
     if (stopping_) return absl::CancelledError("the links of this process have stopped");
-    connection.awaited = answer;
+    connection.awaited.push_back(answer);
   }
   {
     // Whoever lets the last copy of it go without a word has answered too.
@@ -148,16 +156,21 @@ absl::Status BlockService::AnswerNext(Connection& connection) {
     options_.on_fetch(*asker, std::move(request),
                       [once](absl::StatusOr<Block> block) { once->Give(std::move(block)); });
   }
-  absl::StatusOr<Block> block = answer->Await();
+  return absl::OkStatus();
+}
+
+absl::Status BlockService::DeliverNext(Connection& connection) {
+  absl::StatusOr<Block> block = connection.awaited.front()->Await();
   {
     const MutexLock lock(mutex_);
-    connection.awaited = nullptr;
+    connection.awaited.pop_front();
   }
   return Deliver(connection, std::move(block));
 }
 
 absl::Status BlockService::Refuse(Connection& connection, const absl::Status& reason) {
   if (connection.proven) options_.on_refused();
+  while (!connection.awaited.empty()) SHEAF_RETURN_IF_ERROR(DeliverNext(connection));
   (void)Deliver(connection, reason);
   return reason;
 }

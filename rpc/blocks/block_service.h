@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Answers questions for blocks, each connection on a thread of its own, one question after the
-// other. Thread-safe.
+// Answers questions for blocks, each connection on a thread of its own, in their order.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,8 @@ class BlockService {
   // Connections over which nothing was asked by anybody who could prove who it is. One more, and
   // the oldest goes of the address that has most.
   static constexpr size_t kMaxStrangers = 256;
+  // Questions of one connection to which answers are made or wait at a time.
+  static constexpr size_t kMostAhead = 8;
   static constexpr Nanos kGreetingTime = 5 * kSecond;
   // Over which one process asks. Its fetcher has four, and those that it replaced some more.
   static constexpr size_t kMostOfOnePeer = 16;
@@ -63,7 +65,8 @@ class BlockService {
   void DropLeastWorthy() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run(Connection& connection);
   absl::Status Greet(Connection& connection);
-  absl::Status AnswerNext(Connection& connection);
+  absl::Status TakeQuestion(Connection& connection);
+  absl::Status DeliverNext(Connection& connection);
   absl::Status Refuse(Connection& connection, const absl::Status& reason);
   absl::Status Admit(Connection& connection, ProcessId asker);
   absl::Status Deliver(Connection& connection, absl::StatusOr<Block> block);

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "base/testing/wait_until_for_test.h"
+#include "rpc/blocks/block_fetcher.h"
+#include "rpc/blocks/block_service.h"
 #include "rpc/blocks/block_wire.h"
 #include "rpc/blocks/connection_threads.h"
 #include "rpc/links_node_for_test.h"
@@ -153,6 +155,31 @@ class NoThreads {
  private:
   pthread_attr_t before_;
 };
+
+TEST_CASE("questions that came together are put to the user together") {
+  constexpr size_t kAll = BlockFetcher::kConnections + BlockService::kMostAhead;
+  std::mutex mutex;
+  std::vector<LinksOptions::Respond> asked;
+  size_t heard = 0;
+  LinksOptions options = TestLinksOptions();
+  options.on_fetch = [&](ProcessId, const std::string&, LinksOptions::Respond respond) {
+    const std::lock_guard lock(mutex);
+    asked.push_back(std::move(respond));
+    // The first ones keep all connections busy until the others wait for one.
+    if (++heard != BlockFetcher::kConnections && heard != kAll) return;
+    for (const LinksOptions::Respond& answer : asked) answer(Block{"head", {}, nullptr});
+    asked.clear();
+  };
+  TestNode one({kOne}), two({kTwo}, std::move(options));
+  Meet(one, two, two.address());
+  std::atomic<size_t> answered = 0;
+  for (size_t i = 0; i < kAll; ++i) {
+    one.links().Fetch(kOne, kTwo, "x", kTestPatience, [&](auto block) {
+      if (block.ok()) ++answered;
+    });
+  }
+  CHECK(WaitUntil(kTestPatience, [&] { return answered == kAll; }));
+}
 
 TEST_CASE("where the machine gives no more threads connections are refused, and nobody dies") {
   TestNode one({kOne}), two({kTwo});

@@ -5,14 +5,16 @@
 // Protocol. Two things can sleep in a process: the driver (the thread that waits for results and
 // drains the rings), and the background thread, which drains while user code keeps every other
 // thread busy ("away").
-//   state: kAwake   somebody looks at the rings again before it sleeps; nobody need be woken.
+//   state: kAwake   somebody looks at the rings again before it sleeps, or within a millisecond;
+//                   nobody need be woken.
 //          kAsleep  the driver sleeps on `state`.
 //          kAway    user code runs: control wakes the background thread (it sleeps on `knock`),
 //                   work does not.
 //   Sleeper: state := kAsleep or kAway, fence, look at the rings again, then wait while unchanged,
 //            state := kAwake. While user code runs, the background thread does the same with kAway
-//            each time it wakes: a sender that called it has left kAwake. Only the holder of the
-//            process's token (worker/runtime) sets the state, so the two never mix.
+//            each time it wakes: a sender that called it has left kAwake. While frames keep coming
+//            it leaves kAwake instead, and looks each millisecond. Of the process only the holder of
+//            its token (worker/driver.h) sets the state, or who leaves it, so the two never mix.
 //   Sender:  publish the frame, seq_cst fence, load state; if it asks for a wake,
 //            exchange(kAwake), and only the sender whose exchange returned the old state wakes.
 //   Either the sender sees the sleeper's store, or the sleeper's second look sees the frame

@@ -3,7 +3,9 @@
 //
 // Whoever waits drains the rings itself: driving is a token that one thread holds. The others that
 // wait sleep, each as a Waiter: the holder asks for them whether they have what they wait for,
-// wakes those that have, and gives one of the rest the token when it leaves.
+// wakes those that have, and gives one of the rest the token when it leaves. A brief look
+// (DriveBriefly) drains them without the token, too: it asks for the Waiters, and calls the holder,
+// which may wait for what was taken.
 // When no thread waits (user code runs), the background thread looks after the rings: called for by
 // the bell (kAway) while little happens, and once a millisecond while much does, so that a stream
 // of replies costs no wake-up each.

@@ -9,7 +9,7 @@ namespace sheaf {
 
 // Whether the value of `object` is in this process's memory, or comes there within some
 // microseconds; then it is `*view`. False at once where that was so in vain lately. Thread-safe; it
-// waits for no other thread.
+// waits for other threads no longer than for the runtime's lock.
 bool GetBriefly(Runtime& runtime, const ObjectHandle& object, ObjectView* view);
 
 }  // namespace sheaf

@@ -5,7 +5,8 @@
 //   runtime_attach.cc   joining a node, what is looked after meanwhile, and leaving it
 //   runtime_frames.cc   frames that concern the process itself; others: core/frame_dispatch.h
 //   runtime_objects.cc  put, create, seal, get, wait
-//   runtime_calls.cc    tasks, actors, streams, cancellation
+//   runtime_calls.cc    calls of tasks and actors, streams, cancellation
+//   runtime_actors.cc   actors: made, found by name, ended
 //   runtime_arguments.cc  what is too large for the frame of a call
 //   runtime_node.cc     placement groups, key-value, questions about the cluster's state
 //   runtime_worker.cc   running calls

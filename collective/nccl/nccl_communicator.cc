@@ -111,7 +111,8 @@ class NcclCommunicatorImpl final : public NcclCommunicator {
 
   // With line.running held.
   absl::Status RunNow(NcclLine& line, const Operation& operation, CudaStream after) {
-    SHEAF_RETURN_IF_ERROR(CheckUsable(*this, *group_));  // The one before may have aborted the lane.
+    SHEAF_RETURN_IF_ERROR(
+        CheckUsable(*this, *group_));  // The one before may have aborted the lane.
     const NcclGroup::Waiting waiting{operation, ++line.sequence,
                                      Deadline(MonotonicNow(), operation.timeout)};
     const bool pairwise =

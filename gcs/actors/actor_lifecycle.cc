@@ -382,8 +382,13 @@ void ActorLifecycle::Order(const ActorId& id, ActorEntry& entry) {
 }
 
 bool ActorLifecycle::FindNode(const ActorId& id, ActorEntry& entry) {
+  proto::LeaseSpec lease = entry.record.lease();
+  // The policy's favourites may all lack what it needs: the nodes have their turns.
+  if (entry.info().death().cause() == proto::Death::START_FAILED &&
+      lease.strategy().kind() == proto::Strategy::HYBRID)
+    lease.mutable_strategy()->set_kind(proto::Strategy::SPREAD);
   const ActorPlacement::Choice choice =
-      placement_.Choose(entry.record.lease(), id.maker().node, std::exchange(entry.avoid, 0));
+      placement_.Choose(lease, id.maker().node, std::exchange(entry.avoid, 0));
   entry.infeasible = choice.infeasible;
   if (choice.node != 0) {
     entry.asked = choice.node;

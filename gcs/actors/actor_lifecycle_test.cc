@@ -2,6 +2,7 @@
 // Detached actors: orders, reports, restarts, and what a GCS that begins anew makes of them.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "gcs/actors/actor_state.h"
 #include "gcs/actors/actor_world_for_test.h"
@@ -153,16 +154,7 @@ SCENARIO("a poison actor restarts ever more slowly, and at most every ten second
 SCENARIO("an actor that does not start on one node is started on another, and all hear why") {
   ActorWorld world;
   const NodeNumber other = world.AddNode();
-  proto::GcsRequest request = world.Registration("name", /*detached=*/true, /*max_restarts=*/-1);
-  auto& amounts = *request.mutable_register_actor()->mutable_lease()->mutable_resources();
-  (*amounts.mutable_amounts())["CPU"] = 10'000;  // Else actors are spread, whatever fails.
-  world.Ask(world.driver, request);
-  const auto fail = [&](NodeNumber node, uint32_t incarnation) {
-    auto report = world.Report(incarnation);
-    report.mutable_died()->set_cause(proto::Death::START_FAILED);
-    report.mutable_died()->set_message("it uses Sheaf 0.0.9, the node 0.1.0");
-    world.SendReport(node, report);
-  };
+  world.RegisterWithCpu();
   const auto messages = [&] {
     proto::GcsRequest request;
     request.mutable_list_events()->set_limit(100);
@@ -176,17 +168,9 @@ SCENARIO("an actor that does not start on one node is started on another, and al
   };
   NodeNumber last = 0;
   for (uint32_t incarnation = 1; incarnation <= 9; ++incarnation) {
-    NodeNumber asked = 0;
-    while (asked == 0) {
-      for (const NodeNumber node : {world.node, other}) {
-        const std::vector<uint32_t> told = world.Starts(node);
-        if (std::count(told.begin(), told.end(), incarnation) > 0) asked = node;
-      }
-      if (asked == 0) world.Pass(100 * kMillisecond, {world.node, other});
-    }
+    const NodeNumber asked = world.FailStart(incarnation, {world.node, other});
     CHECK(asked != last);
     last = asked;
-    fail(asked, incarnation);
   }
   CHECK(
       world.Lookup(world.id).words() ==
@@ -195,6 +179,18 @@ SCENARIO("an actor that does not start on one node is started on another, and al
   const std::vector<std::string> told = messages();  // Of the first, second, fourth and eighth.
   REQUIRE(told.size() == 4);
   CHECK_THAT(told[3], Catch::Contains("8 times in a row; again in 6400 ms: it uses Sheaf 0.0.9"));
+}
+
+SCENARIO("an actor is tried on all nodes, however many cannot start it") {
+  ActorWorld world;
+  std::vector<NodeNumber> nodes{world.node};
+  for (int i = 0; i < 3; ++i) nodes.push_back(world.AddNode());
+  world.RegisterWithCpu();
+  std::set<NodeNumber> tried;
+  for (uint32_t incarnation = 1; incarnation <= 8; ++incarnation) {
+    tried.insert(world.FailStart(incarnation, nodes));
+  }
+  CHECK(tried.size() == nodes.size());
 }
 
 SCENARIO("an incarnation is durable before a raylet hears of it") {

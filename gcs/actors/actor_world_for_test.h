@@ -2,6 +2,7 @@
 // For tests: a GcsService with what an actor needs.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,28 @@ class ActorWorld : public GcsWorld {
       if (event.has_kill_actor()) kills.push_back(event.kill_actor().incarnation());
     }
     return starts;
+  }
+  // Registers the actor, which holds a CPU and restarts for ever. One that holds nothing is spread
+  // over the nodes, whatever fails.
+  void RegisterWithCpu() {
+    proto::GcsRequest request = Registration("name", /*detached=*/true, /*max_restarts=*/-1);
+    auto& amounts = *request.mutable_register_actor()->mutable_lease()->mutable_resources();
+    (*amounts.mutable_amounts())["CPU"] = 10'000;
+    Ask(driver, request);
+  }
+  // Waits until one of `nodes` is told to start `incarnation`, which fails; returns that node.
+  NodeNumber FailStart(uint32_t incarnation, const std::vector<NodeNumber>& nodes) {
+    for (;; Pass(100 * kMillisecond, nodes)) {
+      for (const NodeNumber asked : nodes) {
+        const std::vector<uint32_t> told = Starts(asked);
+        if (std::count(told.begin(), told.end(), incarnation) == 0) continue;
+        auto report = Report(incarnation);
+        report.mutable_died()->set_cause(proto::Death::START_FAILED);
+        report.mutable_died()->set_message("it uses Sheaf 0.0.9, the node 0.1.0");
+        SendReport(asked, report);
+        return asked;
+      }
+    }
   }
 
   NodeNumber node;

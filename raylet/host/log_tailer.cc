@@ -151,6 +151,7 @@ void LogTailer::Rotate(Stream& stream) {
   stream.rotated = true;
   stream.offset -= static_cast<int64_t>(*moved);
   if (stream.offset >= 0) return;
+  stream.partial.clear();           // Its end is not known.
   stream.skipped -= stream.offset;  // The whole file had to go.
   stream.left_out -= stream.offset;
   stream.offset = 0;

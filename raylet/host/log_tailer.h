@@ -3,8 +3,8 @@
 // job, and keeps the files small and few. One thread, never a loop that others wait for: it reads
 // the disk.
 //
-// A file over its cap is emptied in place (raylet/logs/log_files.h): its writer appends, so it goes
-// on at the start. So are the output files of submitted commands, which have more older parts.
+// A file over its cap is made short in place (raylet/logs/log_files.h): its writer has it open, and
+// appends. So are the output files of submitted commands, which have more older parts.
 #pragma once
 
 #include <cstdint>

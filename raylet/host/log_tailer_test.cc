@@ -138,6 +138,26 @@ SCENARIO("a file that something has yet to read is moved later, but not put off 
   }
 }
 
+SCENARIO("what a rotation leaves out is not in a line with what was read before it") {
+  LogTailerOptions options;
+  options.max_file_bytes = 16;  // Less than a block: the file is copied and emptied whole.
+  std::function<void()> before_rotation;
+  options.is_unread = [&](const std::string&) {
+    if (before_rotation) std::exchange(before_rotation, nullptr)();
+    return false;
+  };
+  Fixture fixture(options);
+  fixture.Write(2, ".out", "longer than a file may be\npart");
+  before_rotation = [&] { fixture.Write(2, ".out", "ial\nunseen\n"); };
+  CHECK(fixture.Lines() == Strings{"longer than a file may be"});
+  CHECK(fs::file_size(fixture.Path(2, ".out")) == 0);
+  fixture.Write(2, ".out", "end\nlater\n");
+  const Strings lines = fixture.Lines();
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].starts_with("... 15 bytes left out"));
+  CHECK(lines[1] == "later");
+}
+
 SCENARIO("the output of a submitted command is kept small while it runs, in so many parts") {
   LogTailerOptions options;
   options.max_job_bytes = 10;

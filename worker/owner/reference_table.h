@@ -136,7 +136,7 @@ class ReferenceTable {
   void AfterRegistered(std::span<ObjectEntry* const> entries, std::function<void()> done);
 
   // Frees some of what nothing holds any more; true: there is more. The lineage of freed objects is
-  // handed to `release_task`.
+  // handed to what set_release_task was given.
   bool CollectDropped(size_t steps = kSlice) { return NeedsCollecting() && CollectSome(steps); }
   bool NeedsCollecting() const {
     return !doomed_.empty() || !dropping_.empty() || collecting_ != nullptr || !drops_->empty();

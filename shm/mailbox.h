@@ -104,7 +104,7 @@ class Mailbox final : public Transport {
   static constexpr int kBatchFrames = 32;
   static constexpr uint32_t kQuietPolls = 256;
   static constexpr size_t kAlwaysWatched = 8;
-  static constexpr size_t kWaitingTimes = 4;
+  static constexpr size_t kWaitingTimes = 12;
 
  private:
   class PeerChannel;

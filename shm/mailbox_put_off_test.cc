@@ -2,6 +2,7 @@
 // Bells that are put off while others that were woken still look.
 #include <catch2/catch.hpp>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/fake_clock.h"
@@ -102,19 +103,21 @@ SCENARIO("while one that was woken looks, the bells of others are put off") {
 }
 
 SCENARIO("a process that polls wakes some more, those first that have waited longest") {
-  Sleepers test(7);
-  for (const uint32_t i : {0, 6, 5, 4, 3, 2, 1}) test.Send(i);
-  CHECK(test.Awake() == "1000000");
+  constexpr uint32_t kSome = Mailbox::kWaitingTimes;
+  Sleepers test(kSome + 3);
+  test.Send(0);
+  for (uint32_t i = kSome + 2; i > 0; --i) test.Send(i);
+  CHECK(test.Awake() == "1" + std::string(kSome + 2, '0'));
   test.anna->Poll(test.at_anna, true);
-  CHECK(test.Awake() == "1000111");
+  CHECK(test.Awake() == "1000" + std::string(kSome - 1, '1'));
   test.anna->Poll(test.at_anna, true);
-  CHECK(test.Awake() == "1000111");
-  test.Sleep(6);
+  CHECK(test.Awake() == "1000" + std::string(kSome - 1, '1'));
+  test.Sleep(kSome + 2);
   test.anna->Poll(test.at_anna, true);
-  CHECK(test.Awake() == "1001110");
+  CHECK(test.Awake() == "1001" + std::string(kSome - 2, '1') + "0");
   test.clock.Advance(RungBells::kLongestLook);
   test.anna->Poll(test.at_anna, true);
-  CHECK(test.Awake() == "1111110");
+  CHECK(test.Awake() == "1111" + std::string(kSome - 2, '1') + "0");
 }
 
 SCENARIO(

@@ -13,7 +13,7 @@ namespace sheaf {
 namespace {
 
 constexpr uint32_t kBell = 1;
-const uint32_t kSleepers = 40 * std::max(UsableCores(), 2);
+const uint32_t kSleepers = 120 * std::max(UsableCores(), 2);
 constexpr Nanos kLong = 30 * kSecond;  // Nothing here takes so long.
 
 // A driver over rings that nobody writes into.

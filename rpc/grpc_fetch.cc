@@ -41,23 +41,20 @@ void GrpcLinks::Fetch(ProcessId self, ProcessId peer, std::string request, Nanos
 void GrpcLinks::StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch,
                            Actions* actions) {
   if (link->address.empty()) return StartLinkFetch(link, std::move(fetch), actions);
-  Connection& connection = *link->current;
   BlockFetcher::Question question;
-  question.ticket =
-      MakeTicket(connection.session_key, connection.number, ++connection.fetches, fetch.request);
-  question.key = connection.session_key;
-  question.peer_dialled_link = !connection.dialled;
   question.request = std::move(fetch.request);
   question.deadline = fetch.deadline;
   question.done = std::move(fetch.done);
-  if (!FetcherOf(*link)->Ask(question)) {
+  link->current->Sign(&question);
+  if (!FetcherOf(link)->Ask(question)) {
     FailFetch(std::move(question.done),
               absl::UnavailableError("this machine gives no more threads, and a fetch needs one"),
               actions);
   }
 }
 
-std::shared_ptr<BlockFetcher> GrpcLinks::FetcherOf(Link& link) {
+std::shared_ptr<BlockFetcher> GrpcLinks::FetcherOf(const std::shared_ptr<Link>& asked) {
+  Link& link = *asked;
   if (link.fetcher != nullptr && link.fetch_address == link.address &&
       link.fetch_tls == block_tls_) {
     return link.fetcher;
@@ -71,12 +68,22 @@ std::shared_ptr<BlockFetcher> GrpcLinks::FetcherOf(Link& link) {
     const MutexLock lock(mutex_);
     figures_.fetched_bytes += bytes;
   };
+  options.renew = [this, link = std::weak_ptr<Link>(asked)](BlockFetcher::Question& question) {
+    const MutexLock lock(mutex_);
+    const std::shared_ptr<Link> known = link.lock();
+    if (known == nullptr || known->gone || known->current == nullptr) return false;
+    known->current->Sign(&question);
+    return true;
+  };
   // What the one before was asked for it still brings.
   link.fetcher = std::make_shared<BlockFetcher>(std::move(options), block_threads_);
   link.fetch_address = link.address;
   link.fetch_tls = block_tls_;
-  std::erase_if(fetchers_, [](const std::weak_ptr<BlockFetcher>& each) { return each.expired(); });
+  const auto expired = [](const std::weak_ptr<BlockFetcher>& each) { return each.expired(); };
+  std::erase_if(fetchers_, expired);
+  std::erase_if(link.fetchers, expired);
   fetchers_.push_back(link.fetcher);
+  link.fetchers.push_back(link.fetcher);
   return link.fetcher;
 }
 

@@ -124,7 +124,9 @@ void GrpcLinks::Forget(ProcessId peer) {
       FailFetches(link.get(), reason, &actions);
       FailLinkFetches(link.get(), kForever, reason, &actions);
       for (const uint64_t session : link->sessions) sessions_.erase(session);
-      if (link->fetcher != nullptr) link->fetcher->Close(std::string(reason.message()));
+      for (const std::weak_ptr<BlockFetcher>& each : link->fetchers) {
+        if (const auto fetcher = each.lock()) fetcher->Close(std::string(reason.message()));
+      }
       link->fetcher = nullptr;
       if (link->current != nullptr) Drop(link->current, reason, &actions);
       if (link->dialling != nullptr) Drop(link->dialling, reason, &actions);

@@ -145,7 +145,8 @@ class GrpcLinks final : public Links {
   // grpc_fetch.cc.
   void StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<BlockFetcher> FetcherOf(Link& link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<BlockFetcher> FetcherOf(const std::shared_ptr<Link>& asked)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::unique_ptr<BlockService> MakeBlockService();
   void CloseFetchers(const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FailFetch(FetchDone done, const absl::Status& reason, Actions* actions)

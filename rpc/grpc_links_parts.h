@@ -76,8 +76,9 @@ struct GrpcLinks::Link {
 
   std::deque<PendingFetch> waiting_fetches;
   std::shared_ptr<BlockFetcher> fetcher;
-  std::string fetch_address;                    // Of fetcher.
-  std::shared_ptr<const TlsContext> fetch_tls;  // The same.
+  std::vector<std::weak_ptr<BlockFetcher>> fetchers;  // It, and those that it replaced.
+  std::string fetch_address;                          // Of fetcher.
+  std::shared_ptr<const TlsContext> fetch_tls;        // The same.
   struct LinkFetch {
     BlockAssembly block;
     Nanos deadline = kForever;
@@ -121,6 +122,13 @@ class GrpcLinks::Connection final : public LinkStream::Events,
   uint64_t number = 0;
   Digest session_key{};
   uint64_t fetches = 0;  // Asked over this session.
+
+  // Says in `question` that it comes from this end. Under the links' lock, like all of this.
+  void Sign(BlockFetcher::Question* question) {
+    question->ticket = MakeTicket(session_key, number, ++fetches, question->request);
+    question->key = session_key;
+    question->peer_dialled_link = !dialled;
+  }
 
   std::deque<grpc::ByteBuffer> outbox;  // Goes before what the link has.
   std::deque<BlockParts> blocks;        // Goes when nothing else is to be sent.

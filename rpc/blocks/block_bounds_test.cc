@@ -1,24 +1,29 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What one peer may take of who serves blocks.
+// What one peer may take of who serves blocks, and what a question suffers from others.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/testing/wait_until_for_test.h"
+#include "rpc/blocks/block_fetcher.h"
 #include "rpc/blocks/block_service.h"
 #include "rpc/blocks/block_wire.h"
 #include "rpc/blocks/connection_threads.h"
+#include "rpc/links_node_for_test.h"
 #include "rpc/proxy_for_test.h"
 
 namespace sheaf {
 namespace {
 
-constexpr ProcessId kOne{1, 0};
+constexpr ProcessId kOne{1, 0}, kTwo{2, 0};
 
 // A service whose askers all prove to be kOne.
 class Serving {
@@ -139,6 +144,79 @@ TEST_CASE("an answer goes on for as long as it moves, however slow the link is")
   REQUIRE(Serving::Code(fd.get()) == 0);
   CHECK(TakeSlowly(fd.get(), kBlock, 512) <
         kBlock);  // Some bytes come all the time, but not enough.
+}
+
+TEST_CASE("a question that nobody answers takes none with it that was asked together with it") {
+  std::mutex mutex;
+  std::vector<LinksOptions::Respond> held, never;
+  LinksOptions options = TestLinksOptions();
+  options.silence_limit = 60 * kSecond;
+  options.on_fetch = [&](ProcessId, std::string request, LinksOptions::Respond respond) {
+    if (request == "quick") return respond(Block{"quick", {}, nullptr});
+    const std::lock_guard lock(mutex);
+    (request == "held" ? held : never).push_back(std::move(respond));
+  };
+  TestNode one({kOne}), two({kTwo}, options);
+  one.links().SetAddress(kTwo, two.address());
+  one.Send(kTwo, "hello");
+  REQUIRE(two.AwaitFrames(1));
+  std::map<std::string, std::vector<absl::Status>> ends;
+  const auto ask = [&](const std::string& request, Nanos timeout) {
+    one.links().Fetch(kOne, kTwo, request, timeout, [&, request](auto block) {
+      const std::lock_guard lock(mutex);
+      ends[request].push_back(block.status());
+    });
+  };
+  for (size_t i = 0; i < BlockFetcher::kConnections; ++i) ask("held", 3 * kTestPatience);
+  REQUIRE(WaitUntil(kTestPatience, [&] {
+    const std::lock_guard lock(mutex);
+    return held.size() == BlockFetcher::kConnections;
+  }));
+  ask("never", kSecond);
+  for (int i = 0; i < 3; ++i) ask("quick", kTestPatience);
+  {
+    const std::lock_guard lock(mutex);
+    held.back()(Block{"", {}, nullptr});  // Over its connection all four go together.
+  }
+  CHECK(WaitUntil(kTestPatience, [&] {
+    const std::lock_guard lock(mutex);
+    return ends["quick"].size() == 3 && ends["never"].size() == 1;
+  }));
+  {
+    const std::lock_guard lock(mutex);
+    CHECK(ends["never"][0].code() == absl::StatusCode::kDeadlineExceeded);
+    for (const absl::Status& end : ends["quick"]) CHECK(end.ToString() == "OK");
+    for (const auto& respond : held) respond(Block{"", {}, nullptr});
+  }
+  CHECK(WaitUntil(kTestPatience, [&] {
+    const std::lock_guard lock(mutex);
+    return ends["held"].size() == BlockFetcher::kConnections;
+  }));
+}
+
+TEST_CASE("what was asked at an address that a peer no longer has ends with the peer, too") {
+  TestNode one({kOne}), two({kTwo});
+  one.links().SetAddress(kTwo, two.address());
+  one.Send(kTwo, "hello");
+  REQUIRE(two.AwaitFrames(1));
+  // Its queue is full, so that it does not answer.
+  const UniqueFd nobody(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = LoopbackAddress(0);
+  socklen_t size = sizeof address;
+  REQUIRE(bind(nobody.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(listen(nobody.get(), 0) == 0);
+  getsockname(nobody.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  const UniqueFd first = ConnectTo(ntohs(address.sin_port));
+  one.links().SetAddress(kTwo, absl::StrCat("127.0.0.1:", ntohs(address.sin_port)));
+  std::atomic<int> ended{0};
+  one.links().Fetch(kOne, kTwo, "x", 10 * kTestPatience,
+                    [&](auto block) { ended = absl::IsUnavailable(block.status()) ? 1 : 2; });
+  one.links().SetAddress(kTwo, two.address());
+  CHECK(one.Fetch(kTwo, "y").status().code() != absl::StatusCode::kDeadlineExceeded);
+  CHECK(ended == 0);
+  one.links().Forget(kTwo);
+  REQUIRE(WaitUntil(kTestPatience, [&] { return ended != 0; }));
+  CHECK(ended == 1);
 }
 
 }  // namespace

@@ -90,11 +90,14 @@ class BlockFetcher::Connection {
     if (questions.empty()) return;
     absl::Status status = socket_ == nullptr ? Open(questions.front()) : absl::OkStatus();
     if (status.ok()) status = Ask(questions);
+    const bool asked = status.ok();
     for (Question& question : questions) {
       if (status.ok() && socket_ == nullptr)
         status = absl::UnavailableError("the connection for blocks went with another answer");
+      const bool others_fault = asked && !status.ok();
       if (status.ok()) status = TakeAnswer(question);
-      if (question.done != nullptr) question.done(AsFetchFails(status));
+      if (question.done == nullptr || (others_fault && fetcher_.AskAgain(question))) continue;
+      question.done(AsFetchFails(status));
     }
     if (!status.ok()) Drop();
   }
@@ -210,6 +213,19 @@ bool BlockFetcher::Ask(Question& question) {
     }
   }
   questions_.push_back(std::move(question));
+  changed_.NotifyOne();
+  return true;
+}
+
+// False: it was asked twice, has no time left, or the link is down. On the thread of a connection,
+// which is there to ask.
+bool BlockFetcher::AskAgain(Question& question) {
+  if (std::exchange(question.again, true) || MonotonicNow() >= question.deadline) return false;
+  if (options_.renew == nullptr || !options_.renew(question)) return false;
+  const MutexLock lock(mutex_);
+  if (closed_) return false;
+  questions_.push_back(std::move(question));
+  question.done = nullptr;
   changed_.NotifyOne();
   return true;
 }

@@ -39,6 +39,7 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
     std::string request;
     Nanos deadline = kForever;
     Links::FetchDone done;
+    bool again = false;  // The connection was lost before its turn came, to another's answer.
   };
   struct Options {
     std::string address;                     // "host:port" of the peer.
@@ -46,6 +47,8 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
     std::string peer_name;                   // That its certificate must carry; empty: any.
     Nanos idle_limit = 5 * kSecond;          // Shorter than that of who answers.
     std::function<void(uint64_t)> on_bytes;  // So many came.
+    // Gives the question a new ticket, as the peer may have seen its own. False: the link is down.
+    std::function<bool(Question& question)> renew;
   };
   // `threads` outlives it.
   BlockFetcher(Options options, ConnectionThreads& threads)
@@ -62,6 +65,7 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
   class Connection;
   void Run();
   std::vector<Question> Next(bool first);
+  bool AskAgain(Question& question);
 
   const Options options_;
   ConnectionThreads& threads_;

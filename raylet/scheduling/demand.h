@@ -115,6 +115,7 @@ struct SchedulingClass : lease_queue_internal::Hook<lease_queue_internal::OfCapa
   bool infeasible = false;
   bool local = false;              // This node could hold it.
   uint64_t no_room_elsewhere = 0;  // In this epoch it is the local node or none.
+  NodeSearch search;               // Of this epoch.
   Nanos gave_back_at = 0;          // One after the other goes back to who spilled it back.
 
   bool waits() const { return is_linked(); }

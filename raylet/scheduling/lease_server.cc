@@ -199,6 +199,7 @@ LeaseServer::Served LeaseServer::ServeElsewhere(SchedulingClass& cls, Demand& he
   if (cls.spec->strategy.kind == StrategyKind::kSpread) {
     last_spread_ = node;
   } else {
+    if (!deps_.spillback.MaySpread(*goes, now)) return Served::kNo;
     count = deps_.spillback.CountFor(*goes, deps_.view.nodes.at(node));
   }
   return SpillTo(cls, *goes, node, count, now);

@@ -45,19 +45,12 @@ void GrpcLinks::StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch
   question.request = std::move(fetch.request);
   question.deadline = fetch.deadline;
   question.done = std::move(fetch.done);
-  GiveTicket(*link->current, &question);
+  link->current->Sign(&question);
   if (!FetcherOf(link)->Ask(question)) {
     FailFetch(std::move(question.done),
               absl::UnavailableError("this machine gives no more threads, and a fetch needs one"),
               actions);
   }
-}
-
-void GrpcLinks::GiveTicket(Connection& connection, BlockFetcher::Question* question) {
-  question->ticket = MakeTicket(connection.session_key, connection.number, ++connection.fetches,
-                                question->request);
-  question->key = connection.session_key;
-  question->peer_dialled_link = !connection.dialled;
 }
 
 std::shared_ptr<BlockFetcher> GrpcLinks::FetcherOf(const std::shared_ptr<Link>& asked) {
@@ -79,7 +72,7 @@ std::shared_ptr<BlockFetcher> GrpcLinks::FetcherOf(const std::shared_ptr<Link>& 
     const MutexLock lock(mutex_);
     const std::shared_ptr<Link> known = link.lock();
     if (known == nullptr || known->gone || known->current == nullptr) return false;
-    GiveTicket(*known->current, &question);
+    known->current->Sign(&question);
     return true;
   };
   // What the one before was asked for it still brings.

@@ -145,8 +145,6 @@ class GrpcLinks final : public Links {
   // grpc_fetch.cc.
   void StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GiveTicket(Connection& connection, BlockFetcher::Question* question)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<BlockFetcher> FetcherOf(const std::shared_ptr<Link>& asked)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::unique_ptr<BlockService> MakeBlockService();

@@ -123,6 +123,13 @@ class GrpcLinks::Connection final : public LinkStream::Events,
   Digest session_key{};
   uint64_t fetches = 0;  // Asked over this session.
 
+  // Says in `question` that it comes from this end. Under the links' lock, like all of this.
+  void Sign(BlockFetcher::Question* question) {
+    question->ticket = MakeTicket(session_key, number, ++fetches, question->request);
+    question->key = session_key;
+    question->peer_dialled_link = !dialled;
+  }
+
   std::deque<grpc::ByteBuffer> outbox;  // Goes before what the link has.
   std::deque<BlockParts> blocks;        // Goes when nothing else is to be sent.
   bool writing = false;

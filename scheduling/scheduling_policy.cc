@@ -2,6 +2,7 @@
 #include "scheduling/scheduling_policy.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,13 @@ using Kind = Placement::Kind;
 // Nodes that are filled one after the other are chosen among the first of so many: others choose
 // at the same time, and know as little of each other.
 constexpr size_t kNodesPerChoice = 5;
+constexpr size_t kMostChoices = 20;
+// In clusters larger than these each raylet begins behind its own node. Smaller ones are filled from
+// the first node on, so that the last stay empty for what needs a whole node.
+constexpr size_t kSmallCluster = 50;
+// The least loaded one is looked for among so many that have room.
+constexpr size_t kCompared = 64;
+static_assert(kCompared > kSmallCluster);
 
 // Whether `node` may be chosen at all, now or later.
 bool Feasible(const LeaseSpec& spec, const NodeView& node, const LabelSelector* selector) {
@@ -67,6 +75,50 @@ Placement PlaceSpread(const LeaseSpec& spec, const ClusterView& view, const Labe
   return WaitOrInfeasible(spec, view, selector);
 }
 
+// Nodes that are taken one after the other.
+struct TierNodes {
+  bool with_gpus;  // That are not wanted.
+  bool packs;      // Less than half full.
+};
+constexpr TierNodes kTierNodes[] = {{false, true}, {false, false}, {true, true}, {true, false}};
+constexpr int kTiers = std::size(kTierNodes);
+constexpr double kNoBound = 2;
+
+// One of the tier that `search` is in, other than the local node, which is so full (kNoBound: it has
+// no room) and is taken if it is the least loaded.
+std::optional<NodeNumber> SearchTier(const LeaseSpec& spec, const ClusterView& view,
+                                     const LabelSelector* selector, double local_used,
+                                     Random* random, NodeSearch* search) {
+  const TierNodes& tier = kTierNodes[search->tier];
+  const size_t first_few = std::min(view.nodes.size() / kNodesPerChoice, kMostChoices);
+  const size_t most = tier.packs ? std::max<size_t>(first_few, 1) : kCompared;
+  std::optional<NodeNumber> chosen;
+  double least = kNoBound;
+  size_t found = 0;
+  uint64_t equals = 0;
+  auto at = view.nodes.upper_bound(search->behind);
+  for (size_t i = 0; i < view.nodes.size() && found < most; ++i, ++at) {
+    if (at == view.nodes.end()) at = view.nodes.begin();
+    const auto& [number, node] = *at;
+    if (number == view.local || !HasRoom(spec, node, selector)) continue;
+    if ((spec.resources.gpu() == 0 && node.total.gpu() > 0) != tier.with_gpus) continue;
+    const double used = Utilization(node, spec.resources);
+    if (tier.packs && used >= kPackUntil) continue;
+    if (found++ == 0) search->behind = number - 1;
+    const double score = tier.packs ? 0 : used;
+    if (score < least) {
+      least = score;
+      chosen = number;
+      equals = 1;
+    } else if (score == least && random != nullptr && random->OneIn(++equals)) {
+      chosen = number;
+    }
+  }
+  // Of equals the local node comes first.
+  if (chosen.has_value() && !tier.packs && local_used <= least) return view.local;
+  return chosen;
+}
+
 Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const LabelSelector* selector,
                       const PolicyContext& context) {
   if (context.argument_bytes != nullptr) {
@@ -79,32 +131,25 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
   }
   const NodeView* local = view.Find(view.local);
   const bool local_room = local != nullptr && HasRoom(spec, *local, selector);
-  if (local_room && (view.nodes.size() == 1 || Utilization(*local, spec.resources) < kPackUntil))
+  const double local_used = local_room ? Utilization(*local, spec.resources) : 1;
+  if (local_room && (view.nodes.size() == 1 || local_used < kPackUntil))
     return {Kind::kNode, view.local};
-  // Less is better: GPUs not wanted, then load from kPackUntil on. Equals: the local node, then at
-  // random, of those below kPackUntil among the first few.
-  const uint64_t first_few = view.nodes.size() / kNodesPerChoice;
-  std::optional<std::pair<bool, double>> best;
-  NodeNumber chosen = 0;
-  uint64_t equals = 0;
-  for (const auto& [number, node] : view.nodes) {
-    if (!HasRoom(spec, node, selector)) continue;
-    const double used = Utilization(node, spec.resources);
-    const bool packs = used < kPackUntil;
-    const std::pair<bool, double> score = {
-        number != view.local && spec.resources.gpu() == 0 && node.total.gpu() > 0,
-        packs ? 0.0 : used};
-    if (!best.has_value() || score < *best) {
-      best = score;
-      chosen = number;
-      equals = 1;
-    } else if (score == *best && chosen != view.local && (!packs || equals < first_few)) {
-      ++equals;
-      if (number == view.local || (context.random != nullptr && context.random->OneIn(equals)))
-        chosen = number;
+  NodeSearch search = context.search != nullptr ? *context.search : NodeSearch();
+  if (!search.begun)
+    search = {.begun = true, .behind = view.nodes.size() > kSmallCluster ? view.local : 0};
+  std::optional<NodeNumber> chosen;
+  for (;; ++search.tier) {
+    if (search.tier == kTiers || (local_room && kTierNodes[search.tier].with_gpus)) {
+      if (local_room) chosen = view.local;
+      break;
     }
+    chosen = SearchTier(spec, view, selector, local_room ? local_used : kNoBound, context.random,
+                        &search);
+    if (chosen.has_value()) break;
   }
-  return best.has_value() ? Placement{Kind::kNode, chosen} : WaitOrInfeasible(spec, view, selector);
+  if (context.search != nullptr) *context.search = search;
+  return chosen.has_value() ? Placement{Kind::kNode, *chosen}
+                            : WaitOrInfeasible(spec, view, selector);
 }
 
 }  // namespace

@@ -38,18 +38,30 @@ inline constexpr double kPackUntil = 0.5;
 // The largest used share of any resource of `node` that `request` names, in [0, 1].
 double Utilization(const NodeView& node, const Resources& request);
 
+// Where the search for a node of hybrid goes on, for equal requests and as long as nodes have no more
+// room than when it began: what it has passed has no more. A choice then looks at a few nodes, however
+// many there are.
+struct NodeSearch {
+  bool begun = false;
+  NodeNumber behind = 0;  // It goes on behind this one.
+  int tier = 0;           // Of the kinds of nodes that are taken one after the other.
+};
+
 struct PolicyContext {
   const ArgumentBytes* argument_bytes = nullptr;
-  NodeNumber last_spread = 0;  // kSpread takes the next node with room after this one.
+  NodeSearch* search = nullptr;  // Null: it begins.
+  NodeNumber last_spread = 0;    // kSpread takes the next node with room after this one.
   // Breaks ties between equally loaded nodes; nullptr: the lowest number.
   Random* random = nullptr;
 };
 
 // Hybrid: the node with most argument bytes if it has room; else the local node while less than
 // half full; else the other nodes in order (without GPUs first, unless GPUs are wanted) while less
-// than half full, of many nodes one of the next few; else the least loaded. Placement group: the
-// node of the bundle; any bundle: the local node if it has one, else one of the others. Whether the
-// bundle has room is for the ledger of that node to say.
+// than half full, of many nodes one of the next few; else the least loaded, of many the least loaded
+// of the next few. In large clusters the order begins behind the local node: who choose at the same
+// time, on different nodes, fill different nodes. Placement group: the node of the bundle; any
+// bundle: the local node if it has one, else one of the others. Whether the bundle has room is for
+// the ledger of that node to say.
 Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyContext& context = {});
 
 // Whether node `number` could hold `spec` if it were empty: labels, totals, affinity; not its

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "scheduling/scheduling_policy.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 #include <set>
@@ -213,13 +214,46 @@ SCENARIO("of many nodes to fill, raylets that choose at the same time choose dif
   CHECK(*chosen.rbegin() <= 20);  // The others stay empty, for what needs a whole node.
 }
 
+SCENARIO(
+    "in a large cluster each raylet begins behind its own node, in a small one with the first") {
+  ClusterView view;
+  const auto first_choice = [&](NodeNumber local, NodeNumber nodes) {
+    view.nodes.clear();
+    view.local = local;
+    for (NodeNumber node = 1; node <= nodes; ++node)
+      view.nodes[node] = Node("CPU:4", node == local ? "CPU:0" : "CPU:4");
+    return Place(Wants("CPU:1"), view);
+  };
+  CHECK((first_choice(300, 1'000) == At(301)));
+  CHECK((first_choice(1'000, 1'000) == At(1)));
+  CHECK((first_choice(30, 50) == At(1)));
+  // Those whose nodes are some way apart meet nowhere.
+  std::set<NodeNumber> chosen;
+  for (NodeNumber local = 50; local <= 950; local += 50) {
+    first_choice(local, 1'000);
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      SeededRandom random(seed);
+      PolicyContext context;
+      context.random = &random;
+      const NodeNumber node = Place(Wants("CPU:1"), view, context).node;
+      CHECK(node > local);
+      CHECK(node <= local + 20);
+    }
+  }
+}
+
 SCENARIO("a thousand nodes are filled to the last core, and equal seeds choose equally") {
-  const auto fill = [](uint64_t seed) {
+  const auto fill = [](uint64_t seed, bool goes_on) {
     SeededRandom random(seed);
     ClusterView view;
-    view.local = 500;
-    for (NodeNumber node = 1; node <= 1'000; ++node) view.nodes[node] = Node("CPU:4", "CPU:4");
+    view.local = 501;
+    for (NodeNumber node = 1; node <= 1'000; ++node) {
+      view.nodes[node] = Node("CPU:4", "CPU:4");
+      if (node % 10 == 0) view.nodes[node].total.Set("GPU", kUnit);
+    }
+    NodeSearch search;
     PolicyContext context;
+    context.search = goes_on ? &search : nullptr;
     context.random = &random;
     std::vector<NodeNumber> chosen;
     for (;;) {
@@ -230,9 +264,16 @@ SCENARIO("a thousand nodes are filled to the last core, and equal seeds choose e
     }
     return chosen;
   };
-  const std::vector<NodeNumber> first = fill(1);
+  const std::vector<NodeNumber> first = fill(1, false);
   CHECK(first.size() == 4'000);
-  CHECK(first == fill(1));
+  CHECK(first == fill(1, false));
+  // A search that goes on finds all of them, too, and those with GPUs last.
+  const std::vector<NodeNumber> second = fill(1, true);
+  CHECK(second.size() == 4'000);
+  CHECK(second == fill(1, true));
+  const auto with_gpus =
+      std::find_if(second.begin(), second.end(), [](NodeNumber node) { return node % 10 == 0; });
+  CHECK(with_gpus - second.begin() == 3'600);
 }
 
 }  // namespace sheaf

@@ -84,8 +84,10 @@ void ClusterFollower::OnLoads(std::string_view bytes) {
   }
   ClusterView& view = deps_.view;
   std::vector<NodeView*> changed;
+  auto known = view.nodes.begin();  // Of a thousand that are busy the next is mostly the next.
   const absl::Status status = ApplyLoads(loads, [&](NodeNumber node) -> Resources* {
-    const auto known = view.nodes.find(node);
+    if (known != view.nodes.end() && known->first < node) ++known;
+    if (known == view.nodes.end() || known->first != node) known = view.nodes.find(node);
     if (node == view.local || known == view.nodes.end() || !known->second.alive) return nullptr;
     changed.push_back(&known->second);
     return &known->second.reported;

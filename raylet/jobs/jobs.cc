@@ -132,7 +132,8 @@ absl::Status Jobs::OnRemoteJob(const Frame& frame) {
     job.keep_until = Now() + kKeepForOutliving;
   }
   AddRemote(local, job, /*driver_is_gone=*/false);
-  deps_.pool.AddJob(local, job.start.default_environment(), /*ahead=*/!over);
+  // Its demand comes with it, and may be for one worker, or go back.
+  deps_.pool.AddJob(local, job.start.default_environment(), /*ahead=*/false);
   return absl::OkStatus();
 }
 

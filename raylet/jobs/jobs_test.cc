@@ -197,6 +197,13 @@ SCENARIO("a driver on this node, of the GCS, or none is no driver of another nod
   CHECK(node.jobs.all().empty());
 }
 
+SCENARIO("a job of another node has no worker here before something of it comes here") {
+  Node node;
+  REQUIRE(node.Remote(9, kFarDriver).ok());
+  CHECK(node.jobs.OfDriver(kFarDriver) != 0);
+  CHECK(node.launcher.started.empty());
+}
+
 SCENARIO("the job of an actor that starts here is known for that actor only") {
   Node node;
   proto::StartActor start;

@@ -47,6 +47,16 @@ struct Holding;     // Demands of a capacity with leases out.
 struct OfOwner;     // All demands of an owner.
 }  // namespace lease_queue_internal
 
+// How fast a demand spreads in a large cluster: to so many nodes in each period, more and more of them
+// until some of it is given back, which says that others spread there, too.
+struct SpreadPace {
+  uint32_t nodes = 16;
+  Nanos period = kMillisecond;
+  uint32_t left = 0;  // Of this period,
+  Nanos until = 0;    // which ends then.
+  bool given_back = false;
+};
+
 struct GrantedLease : Lease, lease_queue_internal::Hook<lease_queue_internal::OfDemand> {
   Demand* granted_to = nullptr;
   bool yielding = false;  // Counted in Capacity::yielding: a task that runs, so it ends.
@@ -83,6 +93,7 @@ struct Demand : lease_queue_internal::Hook<lease_queue_internal::OfClass>,
   bool gone = false;     // Its owner is gone; it lasts until its leases are back.
   bool silent = false;   // Its owner did not answer, and has not spoken since: it gets nothing.
   std::vector<std::pair<NodeNumber, uint32_t>> shares;  // Sums to `spillback`.
+  SpreadPace pace;
   ArgumentBytes argument_bytes;
   lease_queue_internal::List<GrantedLease, lease_queue_internal::OfDemand> leases;
 
@@ -115,6 +126,7 @@ struct SchedulingClass : lease_queue_internal::Hook<lease_queue_internal::OfCapa
   bool infeasible = false;
   bool local = false;              // This node could hold it.
   uint64_t no_room_elsewhere = 0;  // In this epoch it is the local node or none.
+  NodeSearch search;               // Of this epoch.
   Nanos gave_back_at = 0;          // One after the other goes back to who spilled it back.
 
   bool waits() const { return is_linked(); }

@@ -324,4 +324,43 @@ SCENARIO("a node that drains asks for its leases back, and its demands go to oth
   CHECK(actions[0].node == 2);
 }
 
+SCENARIO("in a large cluster a demand spreads step by step, and slowly where others do, too") {
+  constexpr NodeNumber kNodes = 1'000;
+  Node node("slot:1");
+  for (NodeNumber other = 2; other <= kNodes; ++other)
+    node.view.nodes[other].total = node.view.nodes[other].available = Parsed("CPU:1");
+  node.queue.OnClusterChanged(node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", kNodes - 1), node.now);
+  std::vector<LeaseAction> asked = node.Take();
+  CHECK(asked.size() == 16);
+  WHEN("nothing comes back") {
+    size_t all = asked.size();
+    const Nanos begin = node.now;
+    while (node.queue.NextTick() != kForever) {
+      node.PassTime();
+      all += node.Count(Kind::kSpillback);
+    }
+    THEN("it is everywhere in some milliseconds") {
+      CHECK(all == kNodes - 1);
+      CHECK(node.now - begin <= 8 * kMillisecond);
+    }
+  }
+  WHEN("all comes back, as others have come first") {
+    size_t all = 0;
+    const Nanos begin = node.now;
+    while (node.now - begin < 200 * kMillisecond) {
+      all += asked.size();
+      for (const LeaseAction& action : asked)
+        node.queue.OnGivenBack(kA, 1, action.node, action.hops, 0, node.now);
+      node.Take();
+      node.PassTime();
+      asked = node.Take();
+    }
+    THEN("few are asked until there is news") {
+      CHECK(all < 60);
+      CHECK(asked.size() == 1);
+    }
+  }
+}
+
 }  // namespace sheaf

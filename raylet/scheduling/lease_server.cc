@@ -111,6 +111,7 @@ Placement LeaseServer::Decide(SchedulingClass& cls, const Demand& head) {
     if (cls.epoch != epoch) {
       cls.local = CouldHold(*cls.spec, view, view.local);
       cls.no_room_elsewhere = cls.local && view.nodes.size() == 1 ? epoch : 0;
+      cls.search = {};
       cls.epoch = epoch;
     } else if (cls.infeasible) {
       return {Kind::kInfeasible};
@@ -125,6 +126,7 @@ Placement LeaseServer::Decide(SchedulingClass& cls, const Demand& head) {
   }
   PolicyContext context;
   context.argument_bytes = head.argument_bytes.empty() ? nullptr : &head.argument_bytes;
+  context.search = cls.epoch == epoch ? &cls.search : nullptr;
   context.last_spread = last_spread_;
   context.random = &deps_.random;
   const Placement placement = Place(*cls.spec, view, context);
@@ -197,6 +199,7 @@ LeaseServer::Served LeaseServer::ServeElsewhere(SchedulingClass& cls, Demand& he
   if (cls.spec->strategy.kind == StrategyKind::kSpread) {
     last_spread_ = node;
   } else {
+    if (!deps_.spillback.MaySpread(*goes, now)) return Served::kNo;
     count = deps_.spillback.CountFor(*goes, deps_.view.nodes.at(node));
   }
   return SpillTo(cls, *goes, node, count, now);

@@ -10,6 +10,11 @@ namespace {
 // The GCS says what nodes have free about so often (gcs/node_service.cc).
 constexpr Nanos kNewsPerNode = kSecond / 10'000;
 
+constexpr size_t kPacedFrom = 50;  // Nodes.
+constexpr uint32_t kMostNodesAPeriod = 256;
+constexpr Nanos kLongestPeriod = 64 * kMillisecond;
+constexpr Nanos kPaceForgotten = kSecond;
+
 }  // namespace
 
 uint32_t Spillback::CountFor(const Demand& demand, const NodeView& node) const {
@@ -20,6 +25,32 @@ uint32_t Spillback::CountFor(const Demand& demand, const NodeView& node) const {
   const uint64_t fills = room * view_.nodes.size();
   return static_cast<uint32_t>(
       std::clamp<uint64_t>(demand.missing() >= fills ? room : room / 2, 1, demand.missing()));
+}
+
+bool Spillback::MaySpread(Demand& demand, Nanos now) const {
+  if (view_.nodes.size() <= kPacedFrom) return true;
+  SpreadPace& pace = demand.pace;
+  if (now >= pace.until) {
+    if (now >= Deadline(pace.until, kPaceForgotten)) {
+      pace = {};
+    } else if (!pace.given_back) {
+      pace.nodes = std::min(2 * pace.nodes, kMostNodesAPeriod);
+      pace.period = kMillisecond;
+    } else if (pace.nodes > 1) {
+      pace.nodes /= 2;
+    } else {
+      pace.period = std::min(2 * pace.period, kLongestPeriod);
+    }
+    pace.given_back = false;
+    pace.left = pace.nodes;
+    pace.until = Deadline(now, pace.period);
+  }
+  if (pace.left == 0) {
+    demand.cls->capacity->WakeAt(pace.until);
+    return false;
+  }
+  --pace.left;
+  return true;
 }
 
 void Spillback::Send(Demand& demand, NodeNumber node, uint32_t count) {
@@ -65,6 +96,7 @@ bool Spillback::OnGivenBack(Demand& demand, NodeNumber node, uint32_t hops, uint
       std::any_of(demand.shares.begin(), demand.shares.end(),
                   [&](const auto& share) { return share.first == node && share.second > kept; });
   if (!is_news) return false;
+  demand.pace.given_back = true;
   SetShare(demand, node, kept);
   const auto at_node = view_.nodes.find(node);
   if (demand.missing() > 0 && demand.cls->capacity->is_node() && at_node != view_.nodes.end()) {

@@ -27,6 +27,9 @@ class Spillback {
   // there, so that a queue spreads in few steps but evenly; all of it if the queue would fill the
   // cluster anyway.
   uint32_t CountFor(const Demand& demand, const NodeView& node) const;
+  // Whether `demand`, which waits, may go to one more node now; if not, its capacity is served again
+  // when it may. In a large cluster who asks all nodes at once is mostly one of many who do.
+  bool MaySpread(Demand& demand, Nanos now) const;
   // Asks `node` for `count` more.
   void Send(Demand& demand, NodeNumber node, uint32_t count);
   // `node` is asked for `share` in all; 0: it is asked no more.

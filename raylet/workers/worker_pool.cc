@@ -9,6 +9,10 @@
 namespace sheaf {
 namespace {
 
+// Where more jobs than these are known on a node none keeps spares: they would be many times the CPUs,
+// and each job has work here only now and then.
+constexpr size_t kJobsWithSpares = 4;
+
 std::string DeathWords(const proto::Death& death) {
   std::string reason = death.message();
   if (reason.empty()) reason = "it ended before it was ready";
@@ -38,6 +42,11 @@ void WorkerPool::AddJob(JobNumber job, const std::string& environment, bool ahea
   if (!ahead) return;
   pool.needed_at = clock_.Now();
   StartMissing();
+  // Its first ones, however many jobs there are.
+  const Key key{job, environment};
+  const auto has = [&] { return static_cast<int>(pool.idle.size()) + pool.tasked + pool.starting; };
+  while (has() < options_.cpus && starting_ < options_.max_starting && StartOne(key, pool)) {
+  }
 }
 
 void WorkerPool::EndWorkers(JobNumber job, const absl::btree_set<ProcessId>& keep,
@@ -292,6 +301,7 @@ bool WorkerPool::Assign(Pool& pool, const WorkerNeed& need) {
 }
 
 bool WorkerPool::KeepsSpares(const Pool& pool) const {
+  if (jobs_.size() > kJobsWithSpares) return false;
   return pool.needed_at != 0 && clock_.Now() - pool.needed_at <= options_.ahead_for;
 }
 

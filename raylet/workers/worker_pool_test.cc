@@ -1,7 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "raylet/workers/worker_pool.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "base/fake_clock.h"
 #include "raylet/workers/fake_launcher.h"
@@ -60,6 +62,28 @@ SCENARIO("of a job that only has detached actors each gets its worker, and none 
     t.pool.Need({.ticket = 2, .job = kJob});
     THEN("another is made ready too") { CHECK(t.launcher.TakeStarted().size() == 1); }
   }
+}
+
+SCENARIO("where many jobs are known those that began elsewhere have as many workers as they need") {
+  constexpr JobNumber kJobs = 6;
+  PoolTest t;
+  for (JobNumber job = kJob; job <= kJobs; ++job) t.pool.AddJob(job, "", /*ahead=*/job == kJob);
+  t.AllReady();
+  CHECK(t.pool.CountStates().idle == 2);
+  for (JobNumber job = kJob + 1; job <= kJobs; ++job) {
+    t.pool.Need({.ticket = job, .job = job});
+    CHECK(t.launcher.started.size() == 1);
+    t.AllReady();
+  }
+  CHECK(t.pool.TakeAssigned().size() == kJobs - 1);
+  CHECK(t.pool.CountStates().idle == 2);
+  for (JobNumber job = kJob + 1; job < kJobs; ++job) t.pool.RemoveJob(job, "it ended");
+  t.pool.AddJob(kJobs + 1, "", /*ahead=*/false);
+  t.pool.Need({.ticket = 1, .job = kJobs + 1});
+  const std::vector<WorkerSpec>& started = t.launcher.started;
+  CHECK(std::count_if(started.begin(), started.end(), [](const WorkerSpec& spec) {
+          return spec.job == kJobs + 1;
+        }) == 2);  // And a spare: they are few now.
 }
 
 SCENARIO("a need is met at once by an idle worker, and a worker given back is used again") {

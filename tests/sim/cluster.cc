@@ -21,8 +21,7 @@ constexpr uint64_t kEventsInCircles = 1'000'000;
 constexpr Nanos kTasksLimit = 120 * kSecond;
 constexpr uint32_t kLongTask = 10'000'000;  // us; so that they wait while somebody looks.
 constexpr Nanos kUntilIdle = 20 * kSecond;
-// Each job has workers of its own on each node, and all of them are simulated at one time.
-constexpr int kNodesPerTaskDriver = 10, kMostTaskDrivers = 5;
+constexpr int kNodesPerTaskDriver = 10;
 constexpr uint64_t kEventsPerTask = 1'000;  // At most, by far.
 constexpr uint64_t kEventsPerNode = 100'000;
 
@@ -35,7 +34,7 @@ constexpr uint64_t kSmallStore = 1 << 20;
 
 int TaskDrivers(const RunOptions& options) {
   return std::min((options.nodes + kNodesPerTaskDriver - 1) / kNodesPerTaskDriver,
-                  kMostTaskDrivers);
+                  options.most_task_drivers);
 }
 
 // Drawn apart, so that a seed without them is the run that it was.
@@ -140,12 +139,16 @@ bool Cluster::RunUntil(Nanos limit, const std::function<bool()>& done) {
   return false;
 }
 
-RunResult Cluster::Run() {
+bool Cluster::Boot() {
   gcs_.Start();
   for (auto& node : nodes_) node->Boot();
-  const bool booted = RunUntil(kBootLimit, [&] {
+  return RunUntil(kBootLimit, [&] {
     return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) { return node->up(); });
   });
+}
+
+RunResult Cluster::Run() {
+  const bool booted = Boot();
   RunResult result;
   if (!booted) {
     world_.oracle.Fail("O1", "the nodes do not come up");
@@ -203,20 +206,45 @@ void Cluster::RunRandomWork(RunResult* result) {
 void Cluster::RunTasks(RunResult* result) {
   RunUntil(kRest, [] { return false; });  // Each node hears of all others.
   result->boot = SoFar();
-  for (int i = 0; i < TaskDrivers(options_); ++i) {
-    nodes_[static_cast<size_t>(i * kNodesPerTaskDriver)]->StartDriver();
-  }
+  StartTaskDrivers();
   if (options_.looks) return LookAround(result);
   RunPart before = SoFar();
   if (!RunUntil(kTasksLimit, [&] { return DriversFinished(); }) && world_.oracle.ok()) {
     world_.oracle.Fail("O1", absl::StrCat("not all tasks have ended:", Describe()));
   }
   result->tasks = Between(before, SoFar());
-  for (auto& node : nodes_) result->started_workers += node->started_workers();
+  result->started_workers = started_workers();
   RunUntil(kUntilIdle, [] { return false; });  // Workers that nobody uses end after ten seconds.
   before = SoFar();
   RunUntil(kRest, [] { return false; });
   result->idle = Between(before, SoFar());
+}
+
+void Cluster::StartTaskDrivers() {
+  for (int i = 0; i < TaskDrivers(options_); ++i) {
+    nodes_[static_cast<size_t>(i * kNodesPerTaskDriver)]->StartDriver();
+  }
+}
+
+bool Cluster::BeginTasks() {
+  if (!Boot()) return false;
+  RunUntil(kRest, [] { return false; });
+  StartTaskDrivers();
+  return true;
+}
+
+bool Cluster::StepTasks() {
+  if (world_.now() >= next_look_at_tasks_) {
+    if (!world_.oracle.ok() || DriversFinished()) return false;
+    next_look_at_tasks_ = world_.now() + kLookEvery;
+  }
+  return world_.queue.RunOne();
+}
+
+uint64_t Cluster::started_workers() const {
+  uint64_t started = 0;
+  for (const auto& node : nodes_) started += node->started_workers();
+  return started;
 }
 
 RunPart Cluster::SoFar() const {

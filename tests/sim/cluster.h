@@ -25,6 +25,7 @@ struct RunOptions {
   uint64_t events = 20'000;  // Faults and new work end after about so many, once all nodes are up.
   int nodes = 1;
   uint64_t tasks = 0;              // No faults; so many tasks in all, and nothing else.
+  int most_task_drivers = 5;       // That make them; at most one for ten nodes.
   MethodTable* methods = nullptr;  // Every method is used, and has faults of its own.
   bool looks = false;              // With `tasks`: while they wait, somebody looks.
   bool jobs = false;               // Drivers submit commands, and do nothing else.
@@ -72,9 +73,22 @@ struct RunResult {
 class Cluster {
  public:
   explicit Cluster(const RunOptions& options);
+  ~Cluster() { world_.queue.Clear(); }  // Events hold what they are about.
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
   RunResult Run();
+  // The tasks of RunOptions::tasks in steps of one event, so that several clusters run at one time.
+  // False: something went wrong, or (StepTasks) all have ended.
+  bool BeginTasks();
+  bool StepTasks();
+  // So far.
+  size_t calls() const { return world_.oracle.calls(); }
+  uint64_t events() const { return world_.queue.events(); }
+  uint64_t started_workers() const;
 
  private:
+  bool Boot();
+  void StartTaskDrivers();
   // Runs events until `done`, at most for `limit` of virtual time; false: it was not.
   bool RunUntil(Nanos limit, const std::function<bool()>& done);
   void RunRandomWork(RunResult* result);
@@ -126,6 +140,7 @@ class Cluster {
   uint64_t last_index_ = 0;
   WaitLimits waits_;
   Nanos next_look_at_waits_ = 0;
+  Nanos next_look_at_tasks_ = 0;
   Nanos cut_off_until_ = 0;  // Some node is.
   bool draining_ = false;    // Some node takes no new work.
   // Who was last found at work. Asked first: a list of the living after each event takes long.

@@ -10,7 +10,8 @@
 //                              lost and slow
 //   sim --seeds K --seed FIRST ...                                     K runs
 //   ... --jobs                 drivers submit commands, and do nothing else
-//   sim --scale N              what a task and an idle node cost in clusters of up to N nodes
+//   sim [--drivers D] --scale N     what a task and an idle node cost in clusters of up to N nodes;
+//                              D drivers at most make the tasks
 //   sim --looks N              what a look at a cluster of N nodes costs, with 1,000 N tasks in it
 #include <algorithm>
 #include <csignal>
@@ -45,6 +46,7 @@ constexpr uint64_t kFailedOnceOfJobs[] = {487912094794, 487912097655};  // The s
 constexpr uint64_t kEventsOfJobs = 3'000;                               // Of one run.
 constexpr uint64_t kTestEventsOfJobs = 200'000;                         // In all.
 constexpr uint64_t kSeedsPerPlant = 60;
+constexpr int kTaskDrivers = 5;       // Of clusters of tasks, without --drivers.
 constexpr uint64_t kEvents = 20'000;  // Of one run, without --events;
 constexpr int kSmallCluster = 10;     // of more nodes than these, so many more for each.
 constexpr uint64_t kEventsPerNode = 4'000;
@@ -266,15 +268,16 @@ int Planted() {
 }
 
 int Usage() {
-  std::fprintf(stderr,
-               "usage: sim --test | --planted | --methods | --scale NODES | --looks NODES | "
-               "[--seed N|random] "
-               "[--seeds K] [--events E] "
-               "[--nodes N|FIRST..LAST] [--jobs] [--plant NAME] [--trace]\n"
-               "--nodes N: a cluster of N, or each seed draws how many; from 2 on whole nodes "
-               "crash and others join, nodes lose "
-               "sight of each other and of the GCS, and some are slow\n"
-               "--jobs: drivers submit commands, and do nothing else\nplants:");
+  std::fprintf(
+      stderr,
+      "usage: sim --test | --planted | --methods | [--drivers D] --scale NODES | --looks NODES | "
+      "[--seed N|random] "
+      "[--seeds K] [--events E] "
+      "[--nodes N|FIRST..LAST] [--jobs] [--plant NAME] [--trace]\n"
+      "--nodes N: a cluster of N, or each seed draws how many; from 2 on whole nodes "
+      "crash and others join, nodes lose "
+      "sight of each other and of the GCS, and some are slow\n"
+      "--jobs: drivers submit commands, and do nothing else\nplants:");
   for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
     std::fprintf(stderr, " %s", std::string(PlantName(static_cast<Plant>(i))).c_str());
   }
@@ -290,6 +293,7 @@ int Main(int argc, char** argv) {
   uint64_t events = 0;
   std::optional<NodeRange> range = NodeRange();
   bool methods = false;
+  int drivers = kTaskDrivers;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
     if (flag == "--test") return Test();
@@ -318,9 +322,11 @@ int Main(int argc, char** argv) {
     } else if (flag == "--nodes") {
       range = ParseNodes(value);
       if (!range) return Usage();
+    } else if (flag == "--drivers") {
+      drivers = std::max(std::atoi(value), 1);
     } else if (flag == "--scale") {
       const int nodes = std::atoi(value);
-      return nodes < 1 ? Usage() : RunAtScale(kFirstSeed, nodes);
+      return nodes < 1 ? Usage() : RunAtScale(kFirstSeed, nodes, drivers);
     } else if (flag == "--looks") {
       const int nodes = std::atoi(value);
       return nodes < 1 ? Usage() : RunLookedAt(kFirstSeed, nodes);

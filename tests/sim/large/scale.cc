@@ -2,9 +2,11 @@
 #include "tests/sim/large/scale.h"
 
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -28,6 +30,10 @@ struct Cost {
   double events_per_task = 0;
   double idle_events_per_node = 0;  // And second.
 };
+
+// The same nodes as so many clusters of ten, which know nothing of each other and share nothing but
+// the memory and the caches of this process: what the simulator costs.
+constexpr int kNodesApart = 10;
 
 // All simulated nodes hold their files in this process: some twenty each.
 void RaiseFileLimit() {
@@ -61,11 +67,12 @@ double Sum(const FrameCounts& frames) {
   return static_cast<double>(std::accumulate(frames.begin(), frames.end(), uint64_t{0}));
 }
 
-bool Measure(uint64_t seed, int nodes, Cost* cost) {
+bool Measure(uint64_t seed, int nodes, int drivers, Cost* cost) {
   RunOptions options;
   options.seed = seed;
   options.nodes = nodes;
   options.tasks = kTasksPerNode * static_cast<uint64_t>(nodes);
+  options.most_task_drivers = drivers;
   const RunResult result = Cluster(options).Run();
   for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
   const double tasks = static_cast<double>(result.calls);
@@ -91,18 +98,60 @@ bool Measure(uint64_t seed, int nodes, Cost* cost) {
   return true;
 }
 
+Nanos CpuTime() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return time.tv_sec * kSecond + time.tv_nsec;
+}
+
+bool MeasureApart(uint64_t seed, int nodes, double* micros_per_task) {
+  std::vector<std::unique_ptr<Cluster>> clusters;
+  size_t wanted = 0;
+  for (int i = 0; i < nodes / kNodesApart; ++i) {
+    RunOptions options;
+    options.seed = seed + static_cast<uint64_t>(i);
+    options.nodes = kNodesApart;
+    options.tasks = kTasksPerNode * kNodesApart;
+    wanted += options.tasks;
+    clusters.push_back(std::make_unique<Cluster>(options));
+    if (!clusters.back()->BeginTasks()) return false;
+  }
+  uint64_t events = 0;
+  for (const auto& cluster : clusters) events -= cluster->events();
+  const Nanos begin = CpuTime();
+  std::vector<Cluster*> running;
+  for (const auto& cluster : clusters) running.push_back(cluster.get());
+  while (!running.empty()) std::erase_if(running, [](Cluster* each) { return !each->StepTasks(); });
+  *micros_per_task = Micros(CpuTime() - begin) / static_cast<double>(wanted);
+  size_t tasks = 0;
+  uint64_t workers = 0;
+  for (const auto& cluster : clusters) {
+    tasks += cluster->calls();
+    events += cluster->events();
+    workers += cluster->started_workers();
+  }
+  std::printf(
+      "%d clusters of %d nodes, in turn: a task %.1f events, %.1f us; %.2f workers a node\n",
+      nodes / kNodesApart, kNodesApart, static_cast<double>(events) / tasks, *micros_per_task,
+      static_cast<double>(workers) / nodes);
+  std::fflush(stdout);
+  return tasks == wanted;
+}
+
 }  // namespace
 
-int RunAtScale(uint64_t seed, int nodes) {
+int RunAtScale(uint64_t seed, int nodes, int drivers) {
   RaiseFileLimit();
   std::printf("%6s %8s %8s %8s %26s %8s | %26s\n", "", "", "a node's", "tasks", "a task", "workers",
               "an idle node, a second");
   std::printf("%6s %8s %8s %8s %8s %8s %8s %8s | %8s %8s %8s\n", "nodes", "tasks", "start ev.",
               "took s", "events", "frames", "cpu us", "a node", "events", "frames", "cpu us");
   Cost first, last;
-  if (!Measure(seed, std::max(nodes / 100, 1), &first)) return 1;
-  if (nodes >= 20 && !Measure(seed, nodes / 10, &last)) return 1;
-  if (!Measure(seed, nodes, &last)) return 1;
+  if (!Measure(seed, std::max(nodes / 100, 1), drivers, &first)) return 1;
+  if (nodes >= 20 && !Measure(seed, nodes / 10, drivers, &last)) return 1;
+  if (!Measure(seed, nodes, drivers, &last)) return 1;
+  double apart = 0;
+  if (nodes >= kNodesApart && !MeasureApart(seed, nodes, &apart)) return 1;
   const double by_task = last.events_per_task / first.events_per_task;
   const double by_node = last.idle_events_per_node / first.idle_events_per_node;
   const int by_nodes = nodes / std::max(nodes / 100, 1);
@@ -116,6 +165,8 @@ int RunAtScale(uint64_t seed, int nodes) {
 
 int RunLookedAt(uint64_t seed, int nodes) {
   constexpr Nanos kMostTime = 300 * kMillisecond;
+  // Each has workers on all nodes, which are all simulated at one time.
+  constexpr int kDriversLookedAt = 5;
   constexpr uint64_t kBytesOfNode = 1'500, kBytesOfLane = 2'500, kTasksOfNode = 1'000;
   RaiseFileLimit();
   RunOptions options;
@@ -123,6 +174,7 @@ int RunLookedAt(uint64_t seed, int nodes) {
   options.nodes = nodes;
   options.tasks = kTasksOfNode * static_cast<uint64_t>(nodes);
   options.looks = true;
+  options.most_task_drivers = kDriversLookedAt;
   const RunResult result = Cluster(options).Run();
   for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
   std::printf("%d nodes, %zu tasks\n%-24s %10s %12s %8s %6s\n", nodes, result.calls, "", "s",

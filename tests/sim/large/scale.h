@@ -10,7 +10,8 @@ namespace sheaf::sim {
 // prints what a task and an idle node take. 0: no call was wrong or lost, and from the smallest
 // cluster to the largest the events per task and per node grew by a twentieth of what the nodes did
 // at most; else 1.
-int RunAtScale(uint64_t seed, int nodes);
+// At most `drivers` make them; each has workers of its own on the nodes that it uses.
+int RunAtScale(uint64_t seed, int nodes, int drivers);
 
 // A cluster of `nodes` in which 1,000 tasks a node wait, and each node ends 3,200 calls a second: what
 // it takes to be told of all of it. 0: each comes within 0.3 s, 1.5 kB a node and 2.5 kB a lane that is

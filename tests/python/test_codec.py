@@ -140,6 +140,35 @@ def test_what_cannot_be_sent_is_named_with_its_path():
     assert "value[1]['model']._lock" in lines[0] and "lock" in lines[0]
 
 
+class Link:
+    def __init__(self, next_one):
+        self.next_one = next_one
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: (inner, 1), Link])
+def test_what_is_nested_too_deeply_is_said_to_be(wrap):
+    value = None
+    for _ in range(5000):
+        value = wrap(value)
+    same = sheaf.remote(lambda value: value)
+    for send in (sheaf.put, same.remote):
+        with pytest.raises(TypeError, match="nested too deeply") as caught:
+            send(value)
+        assert len(str(caught.value).splitlines()) <= 6
+    while value is not None:  # Before its end calls itself as often.
+        value = value.next_one if isinstance(value, Link) else value[0]
+
+
+def test_a_part_whose_own_code_does_not_end_is_named():
+    class Model:
+        def __reduce__(self):
+            return self.__reduce__()
+
+    with pytest.raises(TypeError) as caught:
+        sheaf.put([1, {"model": Model()}])
+    assert "value[1]['model'] is a" in str(caught.value)
+
+
 def test_a_custom_serializer_is_used_and_forgotten():
     class Locked:
         def __init__(self, n):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pickle
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,15 @@ def explain(value: Any, error: Exception, problem_of: Problem) -> TypeError:
     """A TypeError of at most six lines: the path to the part that cannot be pickled, its type, and
     what to do."""
     path, culprit, reason = find(value, error, problem_of)
+    if _is_nested_too_deeply(culprit, reason, problem_of):
+        return TypeError(
+            f"cannot send this {type(value).__name__} to another process: it is nested too deeply "
+            "for pickle, which calls itself at each level\n"
+            f"  {type(error).__name__}: {_shorten(str(error))}\n"
+            "Keep its parts in one list and let them name each other by their places in it, or put "
+            "some of them\nby themselves (sheaf.put) and send references; "
+            "sys.setrecursionlimit gives a little more room"
+        )
     where = "value" + path
     text = (
         f"cannot send this {type(value).__name__} to another process: {where} is a "
@@ -33,6 +43,19 @@ def explain(value: Any, error: Exception, problem_of: Problem) -> TypeError:
     made = TypeError(text)
     made.__cause__ = None
     return made
+
+
+def _is_nested_too_deeply(culprit: Any, reason: Exception, problem_of: Problem) -> bool:
+    """Whether no part is to blame but how many lie in each other. A part whose own code calls
+    itself without end meets the same error, but what it consists of can be pickled."""
+    # What cloudpickle makes of a RecursionError is a PicklingError of these words.
+    recursion = isinstance(reason, (RecursionError, pickle.PicklingError)) and (
+        "recursion" in str(reason)
+    )
+    return recursion and (
+        type(culprit) in (list, tuple, dict, set, frozenset)
+        or any(part is not culprit and problem_of(part) for _, part in _parts(culprit))
+    )
 
 
 def repr_of(value: Any) -> str:

@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "collective/nccl/nccl_lane.h"
 
-#include <bit>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -11,14 +10,8 @@ namespace {
 
 constexpr Nanos kAbortTime = 5 * kSecond;  // For NCCL to leave a call, or to abort.
 
-// By what NCCL chooses how to move the data, and with it which ranks it connects.
-uint32_t SortOf(const Operation& operation) {
-  const auto bytes = static_cast<uint64_t>(operation.count) * SizeOf(operation.type);
-  auto sort = static_cast<uint32_t>(operation.kind);
-  sort = sort << 4 | static_cast<uint32_t>(operation.type);
-  sort = sort << 4 | static_cast<uint32_t>(operation.op);
-  return sort << 7 | static_cast<uint32_t>(std::bit_width(bytes));
-}
+// Of more sorts the first are forgotten, and called with care once more.
+constexpr size_t kMostSorts = 10'000;
 
 }  // namespace
 
@@ -86,6 +79,7 @@ absl::StatusOr<bool> Lane::Ready() {
     SHEAF_RETURN_IF_ERROR(call_->status());
     call_.reset();
     if (step_ == Step::kFinishing) port_.comm = nullptr;
+    if (connected_.size() >= kMostSorts) connected_.clear();
     connected_.insert(connecting_);
   }
   const CudaDevice::Current current(*port_.device);
@@ -118,7 +112,7 @@ absl::Status Lane::Launch(const Operation& operation, CudaStream after) {
     SHEAF_RETURN_IF_ERROR(
         Cuda(cuda->cuStreamWaitEvent(port_.stream, before_, 0), "cuStreamWaitEvent"));
   }
-  connecting_ = SortOf(operation);
+  connecting_ = {operation.kind, operation.type, operation.op, operation.count};
   if (!blocks() || connected_.contains(connecting_)) return port_.Call(operation);
   call_ =
       std::make_unique<BlockingCall>([port = port_, operation] { return port.Call(operation); });

@@ -5,15 +5,16 @@
 // A communicator that does not block can be given up at any time, but starts a thread for each
 // operation (100 us on an H200); one that blocks is as fast as NCCL, but waits inside of a call, at
 // its forming and wherever it has to connect to other ranks. So the ranks meet in one that does not
-// block, which is split into one that does, for the operations. The first operation of each sort,
-// which may connect, is called in a thread of its own (blocking_call.h); later ones are called
-// directly: all that they do is put work into the stream. One rank, which waits for nobody, uses
-// the one that does not block.
+// block, which is split into one that does, for the operations. The first operation of each sort
+// (kind, type, reduction, size), which may connect, is called in a thread of its own
+// (blocking_call.h); later ones are called directly: all that they do is put work into the stream.
+// One rank, which waits for nobody, uses the one that does not block.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
@@ -58,6 +59,8 @@ class Lane {
 
  private:
   enum class Step { kMeeting, kSplitting, kOpen, kFinishing };
+  // By what NCCL chooses how to move the data, and with it which ranks it connects.
+  using Sort = std::tuple<CollectiveKind, DataType, ReduceOp, size_t>;
 
   bool blocks() const { return port_.ranks > 1; }
   absl::StatusOr<bool> Settled(Comm comm) const;
@@ -70,13 +73,13 @@ class Lane {
   Step step_ = Step::kMeeting;
   Comm met_ = nullptr;  // Where the ranks met: it does not block.
   Port port_;           // Where operations go: `met_` itself where there is one rank.
-  std::unique_ptr<BlockingCall> call_;       // Into `port_`, and not known to have returned.
-  absl::flat_hash_set<uint32_t> connected_;  // Sorts of operations that `port_` has done.
-  uint32_t connecting_ = 0;                  // That of `call_`.
-  CudaEvent before_ = nullptr;               // What was in `after`.
-  CudaEvent behind_ = nullptr;               // What was launched has ended.
-  bool recorded_ = false;                    // `behind_` means the last operation.
-  bool left_ = false;                        // A call hangs, which may use the stream.
+  std::unique_ptr<BlockingCall> call_;   // Into `port_`, and not known to have returned.
+  absl::flat_hash_set<Sort> connected_;  // What `port_` has done.
+  Sort connecting_;                      // That of `call_`.
+  CudaEvent before_ = nullptr;           // What was in `after`.
+  CudaEvent behind_ = nullptr;           // What was launched has ended.
+  bool recorded_ = false;                // `behind_` means the last operation.
+  bool left_ = false;                    // A call hangs, which may use the stream.
 };
 
 }  // namespace sheaf::nccl

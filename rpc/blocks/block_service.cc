@@ -95,8 +95,8 @@ void BlockService::Run(Connection& connection) {
   while (status.ok()) {
     // Questions that are there already are put to the user together, and their answers are made
     // while earlier ones leave.
-    const bool takes = connection.awaited.empty() || (connection.awaited.size() < kMostAhead &&
-                                                      !connection.socket.IsQuiet());
+    const bool takes = connection.awaited.empty() ||
+                       (connection.awaited.size() < kMostAhead && !connection.socket.IsQuiet());
     status = takes ? TakeQuestion(connection) : DeliverNext(connection);
   }
   if (!connection.proven) options_.on_refused();

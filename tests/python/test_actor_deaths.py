@@ -1,10 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What calls of an actor say whose constructor failed, or which was ended."""
+"""What calls of an actor say whose constructor failed, or which was ended; and which run after it."""
 
 import asyncio
 import os
 import pathlib
 import pickle
+import signal
 import time
 
 import pytest
@@ -224,3 +225,35 @@ def test_an_actor_has_a_handle_of_itself():
     assert sheaf.get(child.call_home.remote(), timeout=WAIT_S) == ["hello", "hello"]
     with pytest.raises(RuntimeError, match="only available in an actor"):
         sheaf.get_runtime_context().current_actor
+
+
+@pytest.mark.parametrize("moment", [0, 10, 30])
+def test_of_calls_that_wait_when_the_process_dies_at_most_one_is_in_doubt(moment, tmp_path):
+    """What had not started runs in the next incarnation, in order; nothing runs twice."""
+
+    @sheaf.remote(num_cpus=0, max_restarts=1)
+    class Writer:
+        def pid(self):
+            return os.getpid()
+
+        def write(self, number):
+            with open(tmp_path / "log", "a") as log:
+                log.write(f"{number}\n")
+            time.sleep(0.002)
+            return number
+
+    writer = Writer.remote()
+    pid = sheaf.get(writer.pid.remote())
+    refs = [writer.write.remote(number) for number in range(40)]
+    sheaf.get(refs[moment])
+    os.kill(pid, signal.SIGKILL)
+    in_doubt = []
+    for number, ref in enumerate(refs):
+        try:
+            assert sheaf.get(ref, timeout=WAIT_S) == number
+        except sheaf.exceptions.ActorUnavailableError:
+            in_doubt.append(number)
+    assert len(in_doubt) <= 1
+    ran = [int(line) for line in (tmp_path / "log").read_text().split()]
+    assert ran == sorted(set(ran))
+    assert set(range(40)) - set(ran) <= set(in_doubt)

@@ -169,6 +169,39 @@ def test_a_part_whose_own_code_does_not_end_is_named():
     assert "value[1]['model'] is a" in str(caught.value)
 
 
+@sheaf.remote(num_cpus=0)
+def double(x):
+    return 2 * x
+
+
+class Calling:
+    """Makes calls while it is pickled, and again while it is read."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __reduce__(self):
+        return call_again, (self.n, sheaf.get(double.remote(self.n)), sheaf.put(self.n))
+
+
+def call_again(n, doubled, ref):
+    value = Calling(n)
+    value.seen = (doubled, sheaf.get(ref), sheaf.get(double.remote(doubled)))
+    return value
+
+
+def test_a_value_may_make_calls_while_it_is_pickled_and_read():
+    @sheaf.remote(num_cpus=0)
+    def seen(value):
+        return value.seen
+
+    same = sheaf.remote(num_cpus=0)(lambda value: value)
+    for n in range(4):
+        assert sheaf.get(seen.remote(Calling(n))) == (2 * n, n, 4 * n)
+        for ref in (sheaf.put([Calling(n)]), same.remote([Calling(n)])):
+            assert sheaf.get(ref)[0].seen == (2 * n, n, 4 * n)
+
+
 def test_a_custom_serializer_is_used_and_forgotten():
     class Locked:
         def __init__(self, n):

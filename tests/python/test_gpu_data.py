@@ -5,11 +5,12 @@ that a trainer reads. Skipped without torch and a GPU."""
 import numpy as np
 import pytest
 import sheaf
-from sheaf import data, train
+from sheaf import train
 from sheaf.train.torch import TorchTrainer
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("pyarrow")
+data = pytest.importorskip("sheaf.data")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 ROWS = 1000

@@ -221,6 +221,12 @@ void Driver::End(const std::string& why) {
   WakeWaiters();
 }
 
+// Whoever yields to a busy thread waits for its whole time slice, where one that sleeps would have
+// been given the core as soon as it was woken.
+void Driver::NoteYield(Nanos begun, Nanos now) {
+  if (now - begun > 2 * kSpin) no_spin_before_ = now + kSpinPause * (now - begun);
+}
+
 // Looks at the rings for a while from `begun` on, if frames come fast these days; true: some came,
 // or Recheck was called.
 bool Driver::Spin(Lock& lock, Nanos begun, Nanos deadline) {
@@ -240,9 +246,7 @@ bool Driver::Spin(Lock& lock, Nanos begun, Nanos deadline) {
         SpinStep(step, kSpinYieldEvery);
       }
       const Nanos now = yields ? clock_.Now() : begun;
-      // Whoever yields to a busy thread waits for its whole time slice, where one that sleeps would
-      // have been given the core as soon as it was woken.
-      if (now - begun > 2 * kSpin) no_spin_before_ = now + kSpinPause * (now - begun);
+      NoteYield(begun, now);
       if (PollRings()) {
         spin_misses_ = 0;
         brief_misses_ = 0;  // It would have been in time.
@@ -383,6 +387,7 @@ bool Driver::DriveBriefly(Lock& lock, absl::FunctionRef<bool()> done) {
       lock.Unlock();
       SpinStep(step, kSpinYieldEvery);
       lock.Relock();
+      NoteYield(now, clock_.Now());
     } else {
       SpinStep(step, kSpinYieldEvery);
     }

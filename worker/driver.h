@@ -129,6 +129,7 @@ class Driver {
   bool WaitBeside(Lock& lock, absl::FunctionRef<bool()> done, Nanos timeout, bool* drives);
   void HandBellOver();
   bool RingAndNap(Lock& lock, Nanos deadline);
+  void NoteYield(Nanos begun, Nanos now);
   void RingInBackground();
   void RingLate();
   void TickIfDue();

@@ -42,7 +42,7 @@ struct NestedReference {
 struct PushTaskHead {
   uint64_t task_sequence_bits;  // Of the TaskId; its maker is the sender.
   uint64_t lease;
-  uint64_t push;    // 1, 2, ... within the lease, per sender.
+  uint64_t push;    // 1, 2, ... within the lease, per sender; see kPushOfCreation.
   uint32_t cookie;  // The owner's own name for the task; comes back in replies.
   uint32_t template_number;
   uint32_t attempt;
@@ -56,6 +56,10 @@ struct PushTaskHead {
   uint32_t reserved_too;
 };
 static_assert(sizeof(PushTaskHead) == 64);
+// The creation of an actor is the first push of its lease (of a detached one, which raylets send,
+// push 0), and calls of all senders are numbered behind it: a process that dies in the constructor
+// has started none of them.
+inline constexpr uint64_t kPushOfCreation = 1;
 // A serialized template follows the references; `template_number` means nothing.
 inline constexpr uint16_t kTemplateInline = 1;
 // A StreamResume follows the references.

@@ -152,6 +152,20 @@ SCENARIO("a removed group gives its bundles back and its name free") {
   CHECK(Is(world.Register(/*detached=*/true), ErrorKind::kNone));
 }
 
+SCENARIO("a detached group that was removed before a restart is dropped where it still is") {
+  GroupWorld world;
+  world.Restart();
+  proto::NodeReport report;
+  proto::GroupReport* group = report.add_groups();
+  group->set_group_id(world.id.Binary());
+  group->set_placement_number(2);
+  group->set_state(Info::CREATED);
+  group->set_detached(true);
+  world.ReportNode(world.node, report);
+  CHECK(world.Places(world.node).empty());
+  CHECK(world.drops.size() == 1);
+}
+
 SCENARIO("after a restart groups are what the raylets report") {
   GroupWorld world;
   const bool detached = GENERATE(true, false);

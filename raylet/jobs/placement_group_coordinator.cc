@@ -489,6 +489,7 @@ void PlacementGroupCoordinator::FillReport(proto::NodeReport* report) const {
     proto::GroupReport& group = *report->add_groups();
     group.set_group_id(id.Binary());
     group.set_placement_number(number);
+    group.set_detached(groups_.IsDetached(id));  // As in ReportToGcs.
     const bool created = state->second.state() == proto::GroupState::CREATED;
     group.set_state(created ? proto::GroupInfo::CREATED : proto::GroupInfo::PENDING);
     *group.mutable_bundle_nodes() = state->second.bundle_nodes();

@@ -430,6 +430,11 @@ SCENARIO("the GCS has a detached group placed here, and drops it") {
   CHECK(node.groups.states().at(id).state() == State::CREATED);
   node.groups.OnPlace(place);  // A repeat: it is told where it is.
   CHECK(node.Asked().back().group_report().placement_number() == 3);
+  // A GCS that has started again and does not know it has it dropped: it was removed before.
+  proto::NodeReport report;
+  node.groups.FillReport(&report);
+  REQUIRE(report.groups_size() == 1);
+  CHECK(report.groups(0).detached());
   proto::DropGroup drop;
   drop.set_group_id(id.Binary());
   drop.set_placement_number(2);

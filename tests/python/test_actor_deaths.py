@@ -257,3 +257,25 @@ def test_of_calls_that_wait_when_the_process_dies_at_most_one_is_in_doubt(moment
     ran = [int(line) for line in (tmp_path / "log").read_text().split()]
     assert ran == sorted(set(ran))
     assert set(range(40)) - set(ran) <= set(in_doubt)
+
+
+def test_calls_of_an_actor_whose_process_dies_in_the_constructor_run_in_the_next_one(tmp_path):
+    """None of them had started: neither the creator's first one nor another caller's."""
+
+    @sheaf.remote(num_cpus=0, max_restarts=1)
+    class DiesFirst:
+        def __init__(self):
+            if not (tmp_path / "was here").exists():
+                (tmp_path / "was here").touch()
+                os._exit(1)
+
+        def echo(self, number):
+            return number
+
+    @sheaf.remote(num_cpus=0)
+    def call(actor, number):
+        return sheaf.get(actor.echo.remote(number), timeout=WAIT_S)
+
+    actor = DiesFirst.remote()
+    refs = [actor.echo.remote(0), call.remote(actor, 1), actor.echo.remote(2)]
+    assert sheaf.get(refs, timeout=WAIT_S) == [0, 1, 2]

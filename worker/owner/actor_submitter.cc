@@ -214,7 +214,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
       client.state = State::ALIVE;
       client.incarnation = answer.incarnation();
       client.lease = answer.lease();
-      client.pushes = 0;
+      client.pushes = kPushOfCreation;
       client.peer = &peers_.Of(process);
       client.own = process == self_;
       by_process_[process] = &client;

@@ -181,6 +181,19 @@ SCENARIO("a call that runs again on the next incarnation has a failed attempt be
   CHECK(ObjectState{result.entry()->state} == ObjectState::kPending);
 }
 
+SCENARIO("a process that dies in the constructor has started no call") {
+  ActorFixture f;
+  const ObjectHandle actor = f.Create(f.Creation(/*max_restarts=*/1));
+  const ObjectHandle first = f.Call(actor);
+  f.GrantActor();
+  const PushTaskHead creation = f.TakePush();
+  const PushTaskHead call = f.TakePush();
+  CHECK(creation.push == kPushOfCreation);
+  f.owner.OnProcessDied(kWorker, {}, creation.push);
+  CHECK(call.push > creation.push);
+  CHECK(ObjectState{first.entry()->state} == ObjectState::kPending);
+}
+
 SCENARIO("a constructor fails when nobody but pending calls holds the actor") {
   ActorFixture f;
   ObjectHandle actor = f.Create(f.Creation());

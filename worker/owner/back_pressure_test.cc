@@ -224,7 +224,7 @@ SCENARIO("a call's credits come back once, however it ends") {
     for (int i = 0; i < 4; ++i) f.Reply(f.TakePush(), "no", ReplyStatus::kFailed);
   }
   GIVEN("the death of a process that had started some of them") {
-    f.Die(kWorker, 2);
+    f.Die(kWorker, kPushOfCreation + 2);
     CHECK(f.pending() == 4 * (kCallBytes + 100));  // While nobody knows what becomes of them.
     f.Answer(2, proto::ActorAnswer::ALIVE, {1, 78});
     CHECK(f.pending() == 2 * (kCallBytes + 100));  // Those that had not started go there.

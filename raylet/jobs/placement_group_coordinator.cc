@@ -426,10 +426,8 @@ void PlacementGroupCoordinator::OnPlace(const proto::PlaceGroup& message) {
   if (!id.ok()) return;
   registered_[*id] = message.group().placement_number();
   placers_.Forget(*id);
-  if (const auto known = states_.find(*id); known != states_.end()) {
-    ReportToGcs(*id, known->second);
-    return;
-  }
+  if (const auto known = states_.find(*id); known != states_.end())
+    return ReportToGcs(*id, known->second);
   proto::GroupRequest request;
   request.set_id(message.group().group_id());
   *request.mutable_bundles() = message.group().bundles();

@@ -61,8 +61,8 @@ TEST_CASE("children have the rows that their parents speak of") {
   Given encoded = Numbers({0});
   encoded.dictionary = std::make_shared<Given>(Texts({"a"}));
   encoded.Schema();
-  encoded.dictionary.reset();
   const absl::StatusOr<Field> field = ReadField(encoded.schema);
+  encoded.dictionary.reset();
   CHECK(!ReadArray(*field, *encoded.Array(), nullptr).ok());
 }
 

@@ -86,7 +86,8 @@ bool ReadSlot(const EventSlot& slot, uint64_t number, Read read) {
   if (slot.number.load(std::memory_order_acquire) != number) return false;
   read();
 #ifdef __SANITIZE_THREAD__
-  return const_cast<EventSlot&>(slot).number.fetch_add(0, std::memory_order_acq_rel) == number;
+  // No read-modify-write: the reader's mapping is read-only. GCC keeps atomic loads in order.
+  return slot.number.load(std::memory_order_acquire) == number;
 #else
   std::atomic_thread_fence(std::memory_order_acquire);
   return slot.number.load(std::memory_order_relaxed) == number;

@@ -32,8 +32,9 @@ struct NoFigures final : prometheus::Collectable {
 };
 
 uint16_t Start(const std::string& token) {
-  static const NoFigures figures;
-  static metrics::OwnPage counts;
+  // They serve until the process has ended, after statics have.
+  static const auto& figures = *new NoFigures;
+  static auto& counts = *new metrics::OwnPage;
   static auto& endpoints = *new std::vector<std::unique_ptr<metrics::HttpEndpoint>>;
   auto endpoint = metrics::HttpEndpoint::Start(
       {.address = "127.0.0.1", .port = 0, .host_name = "here", .token = token}, figures,

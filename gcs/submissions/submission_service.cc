@@ -18,13 +18,15 @@ using S = proto::Submission;
 constexpr Nanos kLookAgain = kSecond;  // For a node with room.
 constexpr size_t kMostOrders = 256;    // Of one Tick: choosing a node looks at all of them.
 
-std::string LatchOf(const std::string& id) { return absl::StrCat("submission/", id); }
+}  // namespace
 
-proto::GcsReply NoSuchSubmission(const std::string& id) {
-  return ErrorReply(ErrorKind::kNotFound, absl::StrCat("Job ", id, " does not exist"));
+std::string SubmissionService::LatchOf(const std::string& id) {
+  return absl::StrCat("submission/", id);
 }
 
-}  // namespace
+proto::GcsReply SubmissionService::NoSuchSubmission(const std::string& id) {
+  return ErrorReply(ErrorKind::kNotFound, absl::StrCat("Job ", id, " does not exist"));
+}
 
 SubmissionService::SubmissionService(const GcsContext& context, const NodeTable& nodes,
                                      ActorPlacement& placement)
@@ -33,11 +35,12 @@ SubmissionService::SubmissionService(const GcsContext& context, const NodeTable&
 void SubmissionService::Load(std::string_view value) {
   S info;
   if (!info.ParseFromArray(value.data(), static_cast<int>(value.size()))) return;
+  last_number_ = std::max<uint64_t>(last_number_, info.number());
+  last_attempt_ = std::max(last_attempt_, info.attempt());
+  if (info.deleted_unix_ms() != 0) return deleted_.Put(std::move(info));
   SubmissionEntry& entry = table_.Put(std::move(info));
   // How long it has waited before the restart nobody knows on this clock.
   entry.give_up_at = Deadline(context_.clock.Now(), entry.info.start_timeout_ns());
-  last_number_ = table_.last_number();
-  last_attempt_ = std::max(last_attempt_, entry.info.attempt());
 }
 
 void SubmissionService::Activate() {
@@ -96,6 +99,11 @@ Outcome SubmissionService::PlanSubmission(const proto::SubmitEntrypoint& request
     *outcome.reply.mutable_submission() = Shown(*known);
     return outcome;
   }
+  const S* deleted = deleted_.Find(wanted.submission_id());
+  if (deleted != nullptr && deleted->idempotency_key() == request.idempotency_key()) {
+    *outcome.reply.mutable_submission() = *deleted;
+    return outcome;
+  }
   if (table_.living().size() >= kMaxLiving) {
     outcome.reply = ErrorReply(ErrorKind::kPendingCallsLimit,
                                absl::StrCat(kMaxLiving, " submissions have not ended; try again"));
@@ -120,6 +128,7 @@ Outcome SubmissionService::PlanSubmission(const proto::SubmitEntrypoint& request
   outcome.writes = {{Table::kSubmissions, wanted.submission_id(), info.SerializeAsString()}};
   *outcome.reply.mutable_submission() = info;
   outcome.apply = [this, info, choice] {
+    deleted_.Erase(info.entrypoint().submission_id());
     SubmissionEntry& entry = table_.Put(info);
     ++told_[S::PENDING];
     Tell(info);
@@ -150,39 +159,6 @@ void SubmissionService::Get(const CallPtr& call, const proto::GetSubmission& req
 
 void SubmissionService::Stop(CallPtr call, const proto::StopSubmission& request) {
   Happen(std::move(call), {.id = request.submission_id(), .event = SubmissionEvent::kWithdrawn});
-}
-
-void SubmissionService::Delete(CallPtr call, const proto::DeleteSubmission& request) {
-  const std::string& id = request.submission_id();
-  context_.pipeline.Run(std::move(call), {LatchOf(id)}, [this, id]() -> Outcome {
-    Outcome outcome;
-    const SubmissionEntry* entry = table_.Find(id);
-    if (entry == nullptr) {
-      outcome.reply = NoSuchSubmission(id);
-    } else if (!HasEnded(entry->info.state())) {
-      outcome.reply = ErrorReply(
-          ErrorKind::kInvalidArgument,
-          absl::StrCat("Attempted to delete job '", id, "', but it is in a non-terminal state ",
-                       S::State_Name(entry->info.state()), "."));
-    } else {
-      outcome.writes = {{Table::kSubmissions, id, std::nullopt}};
-      outcome.apply = [this, id] { table_.Erase(id); };
-    }
-    return outcome;
-  });
-}
-
-void SubmissionService::TellForgotten(const CallPtr& call, NodeNumber node,
-                                      const proto::ForgottenSubmissions& asked) const {
-  proto::GcsReply reply;
-  proto::ForgottenSubmissions* forgotten = reply.mutable_forgotten_submissions();
-  for (const std::string& id : asked.submission_ids()) {
-    const SubmissionEntry* entry = table_.Find(id);
-    // The log of one that waits is that of another, which had this name before.
-    if (entry == nullptr || entry->info.state() == S::PENDING || entry->info.node() != node)
-      forgotten->add_submission_ids(id);
-  }
-  context_.pipeline.Answer(call, std::move(reply));
 }
 
 void SubmissionService::OnReport(CallPtr call, NodeNumber node,
@@ -481,20 +457,6 @@ void SubmissionService::SendStop(NodeNumber node, const std::string& id, uint32_
   event.mutable_stop_entrypoint()->set_submission_id(id);
   event.mutable_stop_entrypoint()->set_attempt(attempt);
   SendMessage(context_.transport.To(RayletOf(node)), FrameKind::kGcsEvent, event);
-}
-
-void SubmissionService::Trim() {
-  if (table_.Surplus(context_.options.max_ended_submissions).empty()) return;
-  context_.pipeline.Run(nullptr, {"submissions/trim"}, [this]() -> Outcome {
-    Outcome outcome;
-    std::vector<std::string> surplus = table_.Surplus(context_.options.max_ended_submissions);
-    for (const std::string& id : surplus)
-      outcome.writes.push_back({Table::kSubmissions, id, std::nullopt});
-    outcome.apply = [this, surplus = std::move(surplus)] {
-      for (const std::string& id : surplus) table_.Erase(id);
-    };
-    return outcome;
-  });
 }
 
 }  // namespace sheaf

@@ -14,6 +14,7 @@
 #include "gcs/command_pipeline.h"
 #include "gcs/gcs_options.h"
 #include "gcs/node_table.h"
+#include "gcs/submissions/deleted_submissions.h"
 #include "gcs/submissions/submission_table.h"
 
 namespace sheaf {
@@ -62,6 +63,9 @@ class SubmissionService {
     int32_t os_pid = 0;
     int64_t started_unix_ms = 0;
   };
+  // What commands about this submission take turns by.
+  static std::string LatchOf(const std::string& id);
+  static proto::GcsReply NoSuchSubmission(const std::string& id);
   Outcome PlanSubmission(const proto::SubmitEntrypoint& request, NodeNumber* node);
   void Happen(CallPtr call, Happening what);
   Outcome Plan(const Happening& what);
@@ -76,6 +80,8 @@ class SubmissionService {
   proto::Submission Shown(const SubmissionEntry& entry) const;
   int64_t UnixMilliseconds() const;
   uint32_t NextAttempt();
+  std::vector<std::string> Surplus() const;
+  Outcome PlanForgetting(const std::string& id);
   void Trim();
   void Tell(const proto::Submission& info);
 
@@ -83,6 +89,7 @@ class SubmissionService {
   const NodeTable& nodes_;
   ActorPlacement& placement_;
   SubmissionTable table_;
+  DeletedSubmissions deleted_;
   std::array<uint64_t, 6> told_{};
   bool active_ = false;
   uint64_t last_number_ = 0;           // Given to a submission that may not be on disk yet.

@@ -1,8 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "gcs/submissions/submission_table.h"
 
-#include <algorithm>
-
 namespace sheaf {
 namespace {
 
@@ -37,7 +35,6 @@ SubmissionEntry& SubmissionTable::Put(proto::Submission info) {
   if (const SubmissionEntry* known = Find(id)) Unindex(known->info);
   by_number_[info.number()] = id;
   ++by_state_[info.state()];
-  last_number_ = std::max<uint64_t>(last_number_, info.number());
   if (HasEnded(info.state())) {
     ended_.emplace(info.ended_unix_ms(), info.number());
   } else {

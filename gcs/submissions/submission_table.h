@@ -43,7 +43,6 @@ class SubmissionTable {
   std::vector<std::string> Surplus(size_t max) const;
   // By number, which is the order of acceptance.
   const std::map<uint64_t, std::string>& by_number() const { return by_number_; }
-  uint64_t last_number() const { return last_number_; }
   size_t size() const { return submissions_.size(); }
   // How many there are in each Submission::State.
   const std::array<uint64_t, 6>& by_state() const { return by_state_; }
@@ -58,7 +57,6 @@ class SubmissionTable {
   std::set<std::string, std::less<>> living_;
   std::set<std::pair<int64_t, uint64_t>> ended_;         // {time of its end, number}.
   std::map<std::string, size_t, std::less<>> packages_;  // How many name each.
-  uint64_t last_number_ = 0;
   std::array<uint64_t, 6> by_state_{};
 };
 

@@ -2,95 +2,12 @@
 // Submissions from the request to the end: which node, how often told, what of it survives.
 #include <catch2/catch.hpp>
 
-#include "gcs/gcs_world_for_test.h"
+#include "gcs/submissions/submission_world_for_test.h"
 
 namespace sheaf {
 namespace {
 
 using S = proto::Submission;
-
-class SubmissionWorld : public GcsWorld {
- public:
-  explicit SubmissionWorld(GcsOptions options = {}) : GcsWorld(std::move(options)) {
-    node = AddNode();
-    tool = RayletOf(node);
-  }
-  static proto::GcsRequest Submission(const std::string& id, int64_t cpus = 0) {
-    proto::GcsRequest request;
-    proto::Entrypoint* wanted = request.mutable_submit_entrypoint()->mutable_entrypoint();
-    wanted->set_submission_id(id);
-    wanted->set_command("python main.py");
-    if (cpus != 0) (*wanted->mutable_resources()->mutable_amounts())["CPU"] = cpus * 10'000;
-    return request;
-  }
-  proto::GcsReply Submit(const std::string& id, int64_t cpus = 0) {
-    return Ask(tool, Submission(id, cpus));
-  }
-  S Get(const std::string& id) {
-    proto::GcsRequest request;
-    request.mutable_get_submission()->set_submission_id(id);
-    return Ask(tool, request).submission();
-  }
-  proto::GcsReply Stop(const std::string& id) {
-    proto::GcsRequest request;
-    request.mutable_stop_submission()->set_submission_id(id);
-    return Ask(tool, request);
-  }
-  proto::GcsReply Delete(const std::string& id) {
-    proto::GcsRequest request;
-    request.mutable_delete_submission()->set_submission_id(id);
-    return Ask(tool, request);
-  }
-  proto::SubmissionList List(uint32_t limit, uint64_t before = 0) {
-    proto::GcsRequest request;
-    request.mutable_list_submissions()->set_limit(limit);
-    request.mutable_list_submissions()->set_before(before);
-    return Ask(tool, request).submissions();
-  }
-  // Of the attempt that the GCS has now, or of that one.
-  proto::EntrypointReport Report(const std::string& id, uint32_t attempt = 0) {
-    proto::EntrypointReport report;
-    report.set_submission_id(id);
-    report.set_attempt(attempt != 0 ? attempt : Get(id).attempt());
-    return report;
-  }
-  void Send(NodeNumber from, const proto::EntrypointReport& report) {
-    proto::GcsRequest request;
-    *request.mutable_entrypoint_report() = report;
-    GcsWorld::Send(RayletOf(from), request);
-  }
-  void Runs(const std::string& id, uint32_t attempt = 0) {
-    proto::EntrypointReport report = Report(id, attempt);
-    report.mutable_running()->set_os_pid(77);
-    report.mutable_running()->set_started_unix_ms(1000);
-    Send(node, report);
-  }
-  void Ends(const std::string& id, int code, uint32_t attempt = 0) {
-    proto::EntrypointReport report = Report(id, attempt);
-    report.mutable_ended()->mutable_death()->set_cause(proto::Death::EXITED);
-    report.mutable_ended()->mutable_death()->set_code(code);
-    Send(node, report);
-  }
-  void GivesBack(const std::string& id, uint32_t attempt = 0) {
-    proto::EntrypointReport report = Report(id, attempt);
-    report.set_given_back("no room");
-    Send(node, report);
-  }
-  // Orders to start that `of` was given since the last call.
-  std::vector<proto::StartEntrypoint> TakeStarts(NodeNumber of) {
-    std::vector<proto::StartEntrypoint> starts;
-    for (const proto::GcsEvent& event : TakeEvents(RayletOf(of))) {
-      if (event.has_start_entrypoint()) starts.push_back(event.start_entrypoint());
-      if (event.has_stop_entrypoint()) stops.push_back(event.stop_entrypoint());
-    }
-    return starts;
-  }
-
-  NodeNumber node = 0;
-  ProcessId tool;
-  std::vector<proto::StopEntrypoint> stops;  // That TakeStarts came across.
-};
-
 }  // namespace
 
 SCENARIO("a submission runs once, and its end is remembered") {
@@ -152,26 +69,6 @@ SCENARIO("a submission runs once, and its end is remembered") {
     CHECK(world.Get("one").failure() == S::NODE_DIED);
     CHECK(world.TakeStarts(other).empty());
   }
-}
-
-SCENARIO("a late word about a submission that was deleted is none about the next of its name") {
-  SubmissionWorld world;
-  world.Submit("one");
-  const uint32_t first = world.Get("one").attempt();
-  world.Runs("one");
-  world.Ends("one", 0);
-  world.Delete("one");
-  const bool restarts = GENERATE(false, true);
-  if (restarts) {
-    world.Restart();
-    world.ReportNode(world.node, {});
-    world.Pass(2 * kSecond, {world.node});
-  }
-  CHECK(world.Submit("one").submission().state() == S::STARTING);
-  world.Ends("one", 3, first);
-  CHECK(world.Get("one").state() == S::STARTING);
-  world.Ends("one", 0);
-  CHECK(world.Get("one").state() == S::SUCCEEDED);
 }
 
 SCENARIO("of two submissions with one id one is accepted") {
@@ -373,33 +270,6 @@ SCENARIO("submissions survive a restart of the GCS") {
   }
 }
 
-SCENARIO("submissions are listed from the newest on, and forgotten from the first to end on") {
-  SubmissionWorld world({.max_ended_submissions = 3});
-  for (const char* id : {"a", "b", "c", "d", "e"}) {
-    world.Submit(id);
-    world.clock.Advance(kMillisecond);
-    if (std::string(id) != "a") world.Ends(id, 0);
-  }
-  world.Ends("a", 0);
-  const proto::SubmissionList page = world.List(2);
-  REQUIRE(page.submissions_size() == 2);
-  CHECK(page.more());
-  CHECK(page.submissions(0).entrypoint().submission_id() == "e");
-  const proto::SubmissionList rest = world.List(10, page.submissions(1).number());
-  CHECK(rest.submissions_size() == 3);
-  CHECK_FALSE(rest.more());
-  world.Pass(100 * kMillisecond, {world.node});
-  CHECK(world.List(10).submissions_size() == 3);
-  CHECK(world.Get("a").state() == S::SUCCEEDED);  // It was the last to end.
-  CHECK(Is(world.Delete("b"), ErrorKind::kNotFound));
-  CHECK(Is(world.Delete("a"), ErrorKind::kNone));
-  CHECK(Is(world.Delete("a"), ErrorKind::kNotFound));
-  world.Submit("new");
-  CHECK(Is(world.Delete("new"), ErrorKind::kInvalidArgument));
-  world.Restart();
-  CHECK(world.List(10).submissions_size() == 3);
-}
-
 SCENARIO("an uploaded package stays while somebody may need it, and goes a while after") {
   constexpr Nanos kHour = 3600 * kSecond;
   SubmissionWorld world;
@@ -474,27 +344,6 @@ SCENARIO("an uploaded package stays while somebody may need it, and goes a while
     pass(2 * 60 * kSecond);
     CHECK(count() == 0);
   }
-}
-
-SCENARIO("a raylet hears which of the logs that it has are of nobody") {
-  SubmissionWorld world;
-  world.Submit("ran");
-  world.Ends("ran", 0);
-  world.Submit("waits", 1'000);
-  REQUIRE(world.Get("waits").state() == S::PENDING);
-  const NodeNumber other = world.AddNode();
-  const auto forgotten = [&](NodeNumber node) {
-    proto::GcsRequest request;
-    for (const char* id : {"ran", "waits", "deleted"})
-      request.mutable_forgotten_submissions()->add_submission_ids(id);
-    const proto::GcsReply reply = world.Ask(RayletOf(node), request);
-    const auto& ids = reply.forgotten_submissions().submission_ids();
-    return std::vector<std::string>(ids.begin(), ids.end());
-  };
-  CHECK(forgotten(world.node) == std::vector<std::string>{"waits", "deleted"});
-  CHECK(forgotten(other) == std::vector<std::string>{"ran", "waits", "deleted"});
-  CHECK(Is(world.Delete("ran"), ErrorKind::kNone));
-  CHECK(forgotten(world.node).size() == 3);
 }
 
 }  // namespace sheaf

@@ -14,9 +14,31 @@
 
 namespace sheaf {
 
+namespace {
+
+// What the raylet takes to grant memory, on a machine that is busy.
+constexpr Nanos kGrantPatience = 100 * kMillisecond;
+
+}  // namespace
+
 std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle> nested) {
   Lock lock(*driver_);
-  return core_->Outgoing(nested);
+  ReferenceTable& references = core_->owner.references;
+  // What waited before found the store full. Waiting longer would hold up every call.
+  const bool is_full = references.has_unpromoted();
+  std::vector<NestedReference> out = core_->Outgoing(nested);
+  if (is_full || !references.has_unpromoted()) [[likely]]
+    return out;
+  // The first value of a process has no memory of the store's yet, as none whose process has used up
+  // what it had. Its process may be killed as soon as the reference has left: not before its value
+  // is where others find it.
+  const Nanos deadline = Deadline(clock_.Now(), kGrantPatience);
+  if (driver_
+          ->DriveUntil(
+              lock, deadline, [&] { return !references.has_unpromoted(); }, WaitsFor::kRoom)
+          .ok())
+    return core_->Outgoing(nested);
+  return out;
 }
 
 namespace {

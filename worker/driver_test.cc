@@ -260,6 +260,32 @@ SCENARIO("bells that were put off are rung soon by the background thread when no
   background.join();
 }
 
+SCENARIO("bells that were put off are rung soon though somebody goes on sending, now and then") {
+  DriverTest test;
+  std::thread background([&] { test.driver->RunBackground(); });
+  {
+    const Driver::Lock lock(*test.driver);
+    test.SendToSleepers();
+    CHECK_FALSE(test.AllAreAwake());
+  }
+  // Several sends for each look of the background thread, to one that is rung last, and no poll.
+  // The sends alone ring as many as there are cores with each sixteenth: 1,900 sends for all.
+  int sends = 0;
+  for (bool all = false; !all && sends < 1000; ++sends) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    const Driver::Lock lock(*test.driver);
+    all = test.AllAreAwake();
+    test.mailbox.To({1, 100 + kSleepers - 1}).Send(Lane::kWork, FrameKind::kPushTask, "more");
+  }
+  CHECK(sends < 1000);
+  {
+    Driver::Lock lock(*test.driver);
+    test.driver->Stop();
+  }
+  Knock(test.mailbox.bell());
+  background.join();
+}
+
 SCENARIO("bells that were put off are rung when the driver ends") {
   DriverTest test;
   Driver::Lock lock(*test.driver);

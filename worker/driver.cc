@@ -96,17 +96,13 @@ void Driver::RingInBackground() {
   if (!std::exchange(background_rings_, true)) Knock(mailbox_.bell());
 }
 
-// The background thread: of bells that were put off all are rung after a tick in which nobody has
-// sent anything or polled, else as many as there is room for.
+// The background thread: all bells that were put off are rung after a tick in which nobody has sent
+// anything or polled. Else its poll, right after this, rings as many as there is room for.
 void Driver::RingLate() {
   if (!background_rings_ || driving_) return;
   background_rings_ = mailbox_.HasPutOff();
   const uint64_t sent = mailbox_.counts().work_frames + mailbox_.counts().wakes;
-  if (std::exchange(sent_, sent) == sent) {
-    mailbox_.RingAllPutOff();
-  } else {
-    mailbox_.RingPutOff();  // Who sends now and then, to the same one, does not look for room.
-  }
+  if (std::exchange(sent_, sent) == sent) mailbox_.RingAllPutOff();
 }
 
 void Driver::FinishEnded() {

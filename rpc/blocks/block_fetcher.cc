@@ -2,6 +2,7 @@
 #include "rpc/blocks/block_fetcher.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace {
 constexpr size_t kPiece = 256 * 1024;  // Its checksum is made while it is in the processor's cache.
 constexpr uint64_t kMostSkipped = 8 << 20;  // More than a chunk of an object.
 
-// The bytes of an answer that are still in the socket.
+// The bytes of an answer that are still in the socket, and their checksum.
 struct Unread {
   BlockSocket* socket = nullptr;  // Null: they are to be had no more.
   Nanos deadline = kForever;
@@ -32,29 +33,40 @@ class SocketBlock final : public ReceivedBlock {
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return size_; }
 
-  absl::StatusOr<uint32_t> CopyTo(std::span<char> to) override {
-    const uint64_t wanted = std::min<uint64_t>(size_, to.size());
-    if (kept_ != nullptr) return CopyWithCrc32c(to.data(), {kept_.get(), wanted});
-    if (unread_->left < wanted || (unread_->socket == nullptr && wanted > 0)) {
-      return absl::UnavailableError("a block that was not kept is gone");
+  absl::Status CopyTo(std::span<char> to) override {
+    if (to.size() != size_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("room for ", to.size(), " bytes, and a block of ", size_));
     }
-    uint32_t crc = 0;
-    for (uint64_t at = 0; at < wanted;) {
+    if (size_ == 0) return absl::OkStatus();
+    if (kept_ != nullptr) {
+      std::memcpy(to.data(), kept_.get(), size_);
+      return absl::OkStatus();
+    }
+    if (unread_->socket == nullptr || unread_->left != size_ + sizeof(BlockCrc))
+      return absl::UnavailableError("a block that was not kept is gone");
+    BlockCrc crc = 0;
+    for (uint64_t at = 0; at < size_;) {
       SHEAF_ASSIGN_OR_RETURN(
           const size_t got,
-          unread_->socket->ReadSome(to.data() + at, std::min<uint64_t>(wanted - at, kPiece),
+          unread_->socket->ReadSome(to.data() + at, std::min<uint64_t>(size_ - at, kPiece),
                                     unread_->deadline));
       crc = Crc32c({to.data() + at, got}, crc);
       at += got;
       unread_->left -= got;
     }
-    return crc;
+    BlockCrc sent = 0;
+    SHEAF_RETURN_IF_ERROR(unread_->socket->ReadInto(&sent, unread_->deadline));
+    unread_->left = 0;
+    if (crc == sent) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("a block of ", size_, " bytes has checksum ", crc,
+                                            ", and was sent with ", sent));
   }
 
   absl::Status Keep() override {
     if (kept_ != nullptr) return absl::OkStatus();
     std::unique_ptr<char[]> bytes(new char[size_]);  // Pages that were not written to cost nothing.
-    SHEAF_RETURN_IF_ERROR(CopyTo({bytes.get(), size_}).status());
+    SHEAF_RETURN_IF_ERROR(CopyTo({bytes.get(), size_}));
     kept_ = std::move(bytes);
     return absl::OkStatus();
   }
@@ -173,7 +185,8 @@ class BlockFetcher::Connection {
 
   void HandOver(Question& question, uint64_t size, std::string head) {
     if (fetcher_.options_.on_bytes) fetcher_.options_.on_bytes(size);
-    const auto unread = std::make_shared<Unread>(Unread{socket_.get(), question.deadline, size});
+    const uint64_t follow = size == 0 ? 0 : size + sizeof(BlockCrc);
+    const auto unread = std::make_shared<Unread>(Unread{socket_.get(), question.deadline, follow});
     const Links::FetchDone done = std::exchange(question.done, nullptr);
     done(std::make_unique<SocketBlock>(std::move(head), size, unread));
     unread->socket = nullptr;

@@ -127,7 +127,7 @@ TEST_CASE("who waits for the bytes of a block can be interrupted") {
     if (!block.ok()) return fetch.Is(block.status());
     std::vector<char> bytes((*block)->size());
     coming = block->get();
-    fetch.Is((*block)->CopyTo({bytes.data(), bytes.size()}).status());
+    fetch.Is((*block)->CopyTo({bytes.data(), bytes.size()}));
   });
   REQUIRE(WaitUntil(kTestPatience, [&] { return coming != nullptr; }));
   coming.load()->Interrupt();

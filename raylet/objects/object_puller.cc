@@ -358,6 +358,9 @@ void ObjectPuller::Tick() {
       EndIfIdle(pull);
     } else if (pull->stage == Stage::kWaitingForRoom) {
       pull->progress_at = now;  // The store says when that has lasted too long.
+    } else if (pull->stage == Stage::kReceiving && !pull->target->idle()) {
+      pull->progress_at = now;  // The links say when nothing comes any more.
+      Pump(pull);
     } else if (now - pull->progress_at >= options_.give_up_after) {
       pull->stalled = !pull->sources.empty();
       Fail(pull, pull->why);

@@ -185,6 +185,32 @@ TEST_CASE("a write that is under way is broken off, and says nothing to who asks
   CHECK(two.Read(kObject) == bytes);
 }
 
+TEST_CASE("a pull lasts as long as a chunk is being written, however slowly") {
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
+  const std::string bytes = Pattern(3 * kChunk, 2);
+  const ObjectLocation at = one.Put(kObject, bytes);
+  two.puller.Pull(kObject, at, bytes.size());
+  REQUIRE(network.Step());
+  two.store.Settle();
+  REQUIRE(!network.requests.empty());
+  const TransferNetwork::Request request = std::move(network.requests.front());
+  network.requests.pop_front();
+  std::string head;
+  one.server.OnFetch(2, request.body, [&](absl::StatusOr<Block> block) { head = block->head; });
+  std::atomic<int> state{0};
+  std::thread writer([&] { request.done(std::make_unique<StuckBlock>(head, kChunk, state)); });
+  CHECK(WaitUntil(20 * kSecond, [&] { return state == StuckBlock::kWriting; }));
+  network.Run(100 * kSecond);
+  CHECK(two.Outcome(kObject) == std::nullopt);
+  CHECK(state == StuckBlock::kWriting);
+  state = StuckBlock::kLetGo;
+  writer.join();
+  network.Run();
+  CHECK(two.Outcome(kObject) == LookupOutcome::kFound);
+  CHECK(two.Read(kObject) == bytes);
+}
+
 TEST_CASE("a node that is dead is no source") {
   TransferNetwork network;
   TransferNode &one = network.Add(1), &two = network.Add(2), &three = network.Add(3);

@@ -19,11 +19,24 @@ namespace {
 constexpr size_t kPiece = 256 * 1024;  // Its checksum is made while it is in the processor's cache.
 constexpr uint64_t kMostSkipped = 8 << 20;  // More than a chunk of an object.
 
+// Once an answer comes it is waited for as long as BlockSocket::kProgressBytes of it come within
+// this, as who answers has it: what is large may take its time over a slow link.
+constexpr Nanos kPatience = 5 * kSecond;
+
 // The bytes of an answer that are still in the socket, and their checksum.
 struct Unread {
   BlockSocket* socket = nullptr;  // Null: they are to be had no more.
   Nanos deadline = kForever;
   uint64_t left = 0;
+  size_t moved = 0;  // Since the deadline was set.
+
+  void Came(size_t bytes) {
+    left -= bytes;
+    moved += bytes;
+    if (moved < BlockSocket::kProgressBytes) return;
+    deadline = std::max(deadline, MonotonicNow() + kPatience);
+    moved = 0;
+  }
 };
 
 class SocketBlock final : public ReceivedBlock {
@@ -53,7 +66,7 @@ class SocketBlock final : public ReceivedBlock {
                                     unread_->deadline));
       crc = Crc32c({to.data() + at, got}, crc);
       at += got;
-      unread_->left -= got;
+      unread_->Came(got);
     }
     BlockCrc sent = 0;
     SHEAF_RETURN_IF_ERROR(unread_->socket->ReadInto(&sent, unread_->deadline));
@@ -103,6 +116,7 @@ class BlockFetcher::Connection {
     absl::Status status = socket_ == nullptr ? Open(questions.front()) : absl::OkStatus();
     if (status.ok()) status = Ask(questions);
     const bool asked = status.ok();
+    turn_until_ = 0;
     for (Question& question : questions) {
       if (status.ok() && socket_ == nullptr)
         status = absl::UnavailableError("the connection for blocks went with another answer");
@@ -165,16 +179,18 @@ class BlockFetcher::Connection {
   // Calls `done`, and forgets it, if the answer came. Errors: of the connection.
   absl::Status TakeAnswer(Question& question) {
     AnswerHeader answer;
-    SHEAF_RETURN_IF_ERROR(socket_->ReadInto(&answer, question.deadline));
+    const Nanos deadline = std::max(question.deadline, turn_until_);
+    SHEAF_RETURN_IF_ERROR(socket_->ReadInto(&answer, deadline));
     if (!IsSound(answer)) {
       return absl::UnavailableError(absl::StrCat("an answer with code ", answer.code, ", ",
                                                  answer.text_bytes,
                                                  " bytes of text and a block of ", answer.bytes));
     }
     std::string text(answer.text_bytes, '\0');
-    SHEAF_RETURN_IF_ERROR(socket_->ReadAll(text.data(), text.size(), question.deadline));
+    SHEAF_RETURN_IF_ERROR(socket_->ReadAll(text.data(), text.size(), deadline));
     if (answer.code == 0) {
-      HandOver(question, answer.bytes, std::move(text));
+      HandOver(question, answer.bytes, std::move(text), deadline);
+      turn_until_ = MonotonicNow() + kPatience;
       return absl::OkStatus();
     }
     const absl::Status reason(static_cast<absl::StatusCode>(answer.code), text);
@@ -183,10 +199,10 @@ class BlockFetcher::Connection {
     return absl::IsUnauthenticated(reason) ? reason : absl::OkStatus();
   }
 
-  void HandOver(Question& question, uint64_t size, std::string head) {
+  void HandOver(Question& question, uint64_t size, std::string head, Nanos deadline) {
     if (fetcher_.options_.on_bytes) fetcher_.options_.on_bytes(size);
     const uint64_t follow = size == 0 ? 0 : size + sizeof(BlockCrc);
-    const auto unread = std::make_shared<Unread>(Unread{socket_.get(), question.deadline, follow});
+    const auto unread = std::make_shared<Unread>(Unread{socket_.get(), deadline, follow});
     const Links::FetchDone done = std::exchange(question.done, nullptr);
     done(std::make_unique<SocketBlock>(std::move(head), size, unread));
     unread->socket = nullptr;
@@ -196,9 +212,9 @@ class BlockFetcher::Connection {
     std::string rest(std::min<uint64_t>(unread->left, kPiece), '\0');
     while (unread->left > 0) {
       const absl::StatusOr<size_t> got = socket_->ReadSome(
-          rest.data(), std::min<uint64_t>(rest.size(), unread->left), question.deadline);
+          rest.data(), std::min<uint64_t>(rest.size(), unread->left), unread->deadline);
       if (!got.ok()) return Drop();
-      unread->left -= *got;
+      unread->Came(*got);
     }
   }
 
@@ -213,6 +229,7 @@ class BlockFetcher::Connection {
 
   BlockFetcher& fetcher_;
   std::unique_ptr<BlockSocket> socket_;
+  Nanos turn_until_ = 0;  // Who waited for another's answer has so long at least for its own.
 };
 
 bool BlockFetcher::Ask(Question& question) {

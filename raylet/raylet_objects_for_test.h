@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/crc32c.h"
 #include "proto/object.pb.h"
 #include "raylet/raylet_node_for_test.h"
 
@@ -32,7 +31,6 @@ struct Objects : RayletNode {
     proto::BlockHead head;
     head.set_attempt(attempt);
     head.set_size_bytes(bytes.size());
-    head.set_crc(Crc32c(bytes));
     asked.done(std::make_unique<OwnedBlock>(head.SerializeAsString(), std::move(bytes)));
     raylet->EndTurn();
     return asked.node;

@@ -17,8 +17,9 @@ class WholeBlock final : public ReceivedBlock {
       : head_(std::move(head)), bytes_(std::move(bytes)), size_(size) {}
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return size_; }
-  absl::StatusOr<uint32_t> CopyTo(std::span<char> to) override {
-    return CopyWithCrc32c(to.data(), {bytes_.get(), std::min<size_t>(size_, to.size())});
+  absl::Status CopyTo(std::span<char> to) override {
+    std::memcpy(to.data(), bytes_.get(), std::min<size_t>(size_, to.size()));
+    return absl::OkStatus();
   }
 
  private:
@@ -65,16 +66,15 @@ BlockParts::BlockParts(uint64_t number, absl::StatusOr<Block> block) {
 
 BlockParts::Part BlockParts::Next() {
   Part part;
-  if (!first_) header_.text_bytes = 0;
-  part.front.assign(reinterpret_cast<const char*>(&header_), sizeof header_);
-  if (first_) {
-    first_ = false;
-    part.front.append(text_);
-  } else {
+  if (!first_) {
+    header_.text_bytes = 0;
     part.bytes = bytes_.substr(header_.offset, kPieceBytes - sizeof header_);
     part.hold = hold_;
-    header_.offset += part.bytes.size();
+    header_.crc = Crc32c(part.bytes, header_.crc);
   }
+  part.front.assign(reinterpret_cast<const char*>(&header_), sizeof header_);
+  if (std::exchange(first_, false)) part.front.append(text_);
+  header_.offset += part.bytes.size();
   done_ = header_.offset == bytes_.size();
   if (done_) hold_ = nullptr;
   return part;
@@ -117,13 +117,18 @@ absl::Status BlockAssembly::Add(const FetchPartHeader& header, std::string_view 
                                                    " of a block of ", total_, " of which ",
                                                    received_, " came"));
   }
-  std::memcpy(bytes_.get() + received_, rest.data(), rest.size());
+  crc_ = CopyWithCrc32c(bytes_.get() + received_, rest, crc_);
+  sent_crc_ = header.crc;
   received_ += rest.size();
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ReceivedBlock>> BlockAssembly::Take() {
   if (!reason_.ok()) return reason_;
+  if (crc_ != sent_crc_) {
+    return absl::DataLossError(absl::StrCat("a block of ", total_, " bytes has checksum ", crc_,
+                                            ", and was sent with ", sent_crc_));
+  }
   return std::make_unique<WholeBlock>(std::move(head_), std::move(bytes_), total_);
 }
 

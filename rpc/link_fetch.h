@@ -25,8 +25,10 @@ struct FetchPartHeader {
   uint32_t text_bytes = 0;   // In the first part: of the head or the reason, which follow.
   uint64_t total_bytes = 0;  // Of the block.
   uint64_t offset = 0;       // In the block, of the bytes that follow the text.
+  uint32_t crc = 0;          // Of the block's bytes up to the end of this part.
+  uint32_t unused = 0;
 };
-static_assert(sizeof(FetchPartHeader) == 32);
+static_assert(sizeof(FetchPartHeader) == 40);
 
 inline constexpr uint32_t kMaxFetchTextBytes = 64 * 1024;
 inline constexpr uint64_t kMaxFetchedBytes = uint64_t{1} << 30;
@@ -63,7 +65,7 @@ class BlockAssembly {
   // Takes the next part. kInvalidArgument: it does not follow the one before.
   absl::Status Add(const FetchPartHeader& header, std::string_view payload);
   bool complete() const { return begun_ && received_ == total_; }
-  // Once it is complete.
+  // Once it is complete. kDataLoss: its checksum is wrong.
   absl::StatusOr<std::unique_ptr<ReceivedBlock>> Take();
 
  private:
@@ -72,6 +74,7 @@ class BlockAssembly {
   std::string head_;
   std::unique_ptr<char[]> bytes_;
   uint64_t total_ = 0, received_ = 0;
+  uint32_t crc_ = 0, sent_crc_ = 0;  // Of what came, and what it was when it was sent.
 };
 
 }  // namespace sheaf

@@ -52,6 +52,19 @@ TEST_CASE("a reason goes instead of a block") {
   CHECK(assembly.Take().status() == absl::NotFoundError("gone"));
 }
 
+TEST_CASE("a part that was changed on its way is found when the block is whole") {
+  const std::string bytes(300'000, 'b');
+  BlockParts parts(1, Block{"", {bytes.data(), bytes.size()}, nullptr});
+  BlockAssembly assembly;
+  for (int which = 0; !parts.done(); ++which) {
+    std::string payload = PayloadOf(parts);
+    if (which == 2) payload.back() = 'c';
+    REQUIRE(assembly.Add(*BlockAssembly::Parse(payload), payload).ok());
+  }
+  REQUIRE(assembly.complete());
+  CHECK(absl::IsDataLoss(assembly.Take().status()));
+}
+
 TEST_CASE("parts that do not follow each other are refused") {
   CHECK_FALSE(BlockAssembly::Parse("short").ok());
   CHECK_FALSE(ParseFetch("short").ok());

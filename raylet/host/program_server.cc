@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/crc32c.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -49,7 +48,6 @@ absl::StatusOr<Block> ProgramServer::Answer(const proto::BlockRequest& request) 
   SHEAF_ASSIGN_OR_RETURN(std::string read,
                          ReadProgram(program->get(), request.offset(), request.length()));
   const auto bytes = std::make_shared<const std::string>(std::move(read));
-  head.set_crc(Crc32c(*bytes));
   return Block{
       .head = head.SerializeAsString(), .bytes = {bytes->data(), bytes->size()}, .hold = bytes};
 }

@@ -13,7 +13,6 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/crc32c.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "raylet/host/program_file.h"
@@ -173,14 +172,12 @@ absl::StatusOr<ProgramStore::Answer> ProgramStore::Ask(ProcessId driver, const s
                     answer = absl::DataLossError("it is longer than what was asked for");
                   } else if (parsed.head.ParseFromString((*received)->head())) {
                     parsed.bytes.resize((*received)->size());
-                    const absl::StatusOr<uint32_t> crc =
+                    const absl::Status whole =
                         (*received)->CopyTo({parsed.bytes.data(), parsed.bytes.size()});
-                    if (!crc.ok()) {
-                      answer = crc.status();
+                    if (!whole.ok()) {
+                      answer = whole;
                     } else if (parsed.head.outcome() != proto::BlockHead::FOUND) {
                       answer = absl::NotFoundError("no job of that driver is there any more");
-                    } else if (*crc != parsed.head.crc()) {
-                      answer = absl::DataLossError("a checksum is wrong");
                     } else {
                       answer = std::move(parsed);
                     }

@@ -82,11 +82,12 @@ struct Fixture : BlockSource {
     server.OnFetch(request, [&](absl::StatusOr<Block> block) {
       if (!block.ok()) return done(block.status());
       std::string bytes(block->bytes.data(), block->bytes.size());
+      const uint32_t crc = Crc32c(bytes);
       if (!bytes.empty() && spoiled > 0) {
         --spoiled;
         bytes[bytes.size() / 2] ^= 1;
       }
-      done(std::make_unique<OwnedBlock>(block->head, bytes));
+      done(std::make_unique<OwnedBlock>(block->head, bytes, /*is_cut=*/false, crc));
     });
   }
 

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,14 +16,17 @@ namespace sheaf {
 // A block as it arrives, with bytes of its own.
 class OwnedBlock final : public ReceivedBlock {
  public:
-  OwnedBlock(std::string head, std::string bytes, bool is_cut = false)
-      : head_(std::move(head)), bytes_(std::move(bytes)), is_cut_(is_cut) {}
+  OwnedBlock(std::string head, std::string bytes, bool is_cut = false,
+             std::optional<uint32_t> sent_crc = std::nullopt)
+      : head_(std::move(head)), bytes_(std::move(bytes)), is_cut_(is_cut), sent_crc_(sent_crc) {}
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return bytes_.size(); }
-  absl::StatusOr<uint32_t> CopyTo(std::span<char> to) override {
+  absl::Status CopyTo(std::span<char> to) override {
     const absl::Status whole = Keep();
     if (!whole.ok()) return whole;
-    return CopyWithCrc32c(to.data(), bytes_);
+    const uint32_t crc = CopyWithCrc32c(to.data(), bytes_);
+    if (crc == sent_crc_.value_or(crc)) return absl::OkStatus();
+    return absl::DataLossError("its checksum is wrong");
   }
   absl::Status Keep() override {
     return is_cut_ ? absl::UnavailableError("the connection was cut") : absl::OkStatus();
@@ -30,7 +34,8 @@ class OwnedBlock final : public ReceivedBlock {
 
  private:
   const std::string head_, bytes_;
-  const bool is_cut_;  // Not all of its bytes come.
+  const bool is_cut_;                       // Not all of its bytes come.
+  const std::optional<uint32_t> sent_crc_;  // Nothing: that of the bytes.
 };
 
 class FakeBlockSource final : public BlockSource {

@@ -107,7 +107,6 @@ SCENARIO("an object of another node is fetched once, and its owner frees the cop
   REQUIRE(node.blocks.asked.size() == 1);
   proto::BlockHead head;
   head.set_size_bytes(5);
-  head.set_crc(Crc32c("bytes"));
   node.blocks.Take().done(std::make_unique<OwnedBlock>(head.SerializeAsString(), "bytes"));
   node.Settle();
   CHECK(node.store.server->Contains(id));

@@ -105,7 +105,6 @@ void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,
       pull->arrival = arrival;
       pull->source_attempt = head.attempt();
       pull->first = *std::move(answer);
-      pull->first_crc = head.crc();
       pull->first_from = node;
       active_bytes_ += arrival.bytes() - pull->claimed;
       pull->claimed = arrival.bytes();
@@ -139,12 +138,12 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
   if (PullSource* source = pull->sources.Find(pull->first_from)) ++source->in_flight;
   const std::shared_ptr<ReceivedBlock> first = std::move(pull->first);
   if (first->size() <= PullState::kCopiedAtOnce) {
-    OnChunk(pull, pull->first_from, 0, pull->target->Write(0, *first, pull->first_crc), {});
+    OnChunk(pull, pull->first_from, 0, pull->target->Write(0, *first), {});
     return;
   }
   deps_.copier.Post([this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
-                     target = pull->target, crc = pull->first_crc, first, from = pull->first_from] {
-    const absl::Status outcome = target->Write(0, *first, crc);
+                     target = pull->target, first, from = pull->first_from] {
+    const absl::Status outcome = target->Write(0, *first);
     gate->Post([this, alive, pull, from, outcome] {
       if (!alive.expired()) OnChunk(pull, from, 0, outcome, {});
     });
@@ -200,7 +199,7 @@ void ObjectPuller::FetchChunk(const PullPtr& pull, PullSource& source, size_t ch
         } else if (answer.ok() && head.outcome() == proto::BlockHead::FOUND) {
           outcome =
               (*answer)->size() == length && head.attempt() == attempt.value_or(head.attempt())
-                  ? target->Write(offset, **answer, head.crc())
+                  ? target->Write(offset, **answer)
                   : absl::DataLossError("not the bytes that were asked for");
         }
         gate->Post([this, alive, pull, node, chunk, outcome, head = std::move(head)] {
@@ -359,6 +358,9 @@ void ObjectPuller::Tick() {
       EndIfIdle(pull);
     } else if (pull->stage == Stage::kWaitingForRoom) {
       pull->progress_at = now;  // The store says when that has lasted too long.
+    } else if (pull->stage == Stage::kReceiving && !pull->target->idle()) {
+      pull->progress_at = now;  // The links say when nothing comes any more.
+      Pump(pull);
     } else if (now - pull->progress_at >= options_.give_up_after) {
       pull->stalled = !pull->sources.empty();
       Fail(pull, pull->why);

@@ -2,8 +2,7 @@
 // Gives objects of this node, chunk by chunk, to raylets that pull them: sealed ones (brought back
 // from disk if need be), and of those that are arriving here what has come so far. Bytes leave from
 // where they lie; they are held until they have left. Tells readers of each other, so that a
-// broadcast forms a tree. One thread (the raylet's loop); checksums of large chunks are made
-// elsewhere.
+// broadcast forms a tree. One thread (the raylet's loop).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,6 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "base/executor.h"
 #include "base/ids.h"
 #include "object_store/server/store_server.h"
 #include "raylet/objects/object_puller.h"
@@ -29,7 +27,6 @@ class ObjectServer {
     const Clock& clock;
     StoreServer& store;
     ObjectPuller& puller;
-    Executor& copier;  // Checksums of large blocks.
   };
   struct Stats {
     uint64_t blocks = 0;
@@ -52,7 +49,7 @@ class ObjectServer {
   ObjectLocation HintOf(const proto::BlockRequest& request) const;
   void NameOthers(ObjectId id, NodeNumber reader, proto::BlockHead* head);
   void Send(proto::BlockHead head, std::span<const char> bytes, std::shared_ptr<const void> hold,
-            Respond respond);
+            const Respond& respond);
   void SendWhy(proto::BlockHead head, const Respond& respond);
 
   Deps deps_;

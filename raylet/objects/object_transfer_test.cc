@@ -136,7 +136,7 @@ class StuckBlock final : public ReceivedBlock {
       : head_(std::move(head)), size_(size), state_(state) {}
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return size_; }
-  absl::StatusOr<uint32_t> CopyTo(std::span<char>) override {
+  absl::Status CopyTo(std::span<char>) override {
     state_ = kWriting;
     WaitUntil(20 * kSecond, [this] { return state_ == kLetGo; });
     return absl::UnavailableError("interrupted");
@@ -180,6 +180,32 @@ TEST_CASE("a write that is under way is broken off, and says nothing to who asks
   CHECK(ended[0].stalled);  // So that it asks again.
   CHECK(two.store.server->Stats().used_bytes == 0);
   two.puller.Pull(kObject, at, bytes.size());
+  network.Run();
+  CHECK(two.Outcome(kObject) == LookupOutcome::kFound);
+  CHECK(two.Read(kObject) == bytes);
+}
+
+TEST_CASE("a pull lasts as long as a chunk is being written, however slowly") {
+  TransferNetwork network;
+  TransferNode &one = network.Add(1), &two = network.Add(2);
+  const std::string bytes = Pattern(3 * kChunk, 2);
+  const ObjectLocation at = one.Put(kObject, bytes);
+  two.puller.Pull(kObject, at, bytes.size());
+  REQUIRE(network.Step());
+  two.store.Settle();
+  REQUIRE(!network.requests.empty());
+  const TransferNetwork::Request request = std::move(network.requests.front());
+  network.requests.pop_front();
+  std::string head;
+  one.server.OnFetch(2, request.body, [&](absl::StatusOr<Block> block) { head = block->head; });
+  std::atomic<int> state{0};
+  std::thread writer([&] { request.done(std::make_unique<StuckBlock>(head, kChunk, state)); });
+  CHECK(WaitUntil(20 * kSecond, [&] { return state == StuckBlock::kWriting; }));
+  network.Run(100 * kSecond);
+  CHECK(two.Outcome(kObject) == std::nullopt);
+  CHECK(state == StuckBlock::kWriting);
+  state = StuckBlock::kLetGo;
+  writer.join();
   network.Run();
   CHECK(two.Outcome(kObject) == LookupOutcome::kFound);
   CHECK(two.Read(kObject) == bytes);
@@ -406,9 +432,10 @@ TEST_CASE("a request that cannot be read is refused") {
 TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   struct Liar final : BlockSource {
     void Fetch(NodeNumber, std::string, Nanos, Done done) override {
-      done(std::make_unique<OwnedBlock>(head.SerializeAsString(), bytes, is_cut));
+      done(std::make_unique<OwnedBlock>(head.SerializeAsString(), bytes, is_cut, crc));
     }
     bool is_cut = false;
+    std::optional<uint32_t> crc;
     proto::BlockHead head;
     std::string bytes = "0123456789";
   } liar;
@@ -420,7 +447,7 @@ TEST_CASE("answers that lie end in an error, never in wrong bytes") {
                                                          .loop = store.loop,
                                                          .copier = copier});
   liar.head.set_size_bytes(10);
-  SECTION("a wrong checksum") { liar.head.set_crc(1); }
+  SECTION("a wrong checksum") { liar.crc = 1; }
   SECTION("fewer bytes than it says") { liar.head.set_size_bytes(11); }
   SECTION("a size beyond all bounds") { liar.head.set_size_bytes(UINT64_MAX); }
   SECTION("references beyond all bounds") { liar.head.set_nested_count(UINT32_MAX); }
@@ -439,7 +466,7 @@ TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   }
   REQUIRE(finished.size() == 1);
   CHECK(finished[0].outcome != LookupOutcome::kFound);
-  CHECK((!liar.is_cut || puller.stats().damaged > 0));
+  CHECK(((!liar.is_cut && !liar.crc) || puller.stats().damaged > 0));
   store.Advance(kSecond);
   CHECK(store.server->Stats().used_bytes == 0);
   CHECK(!store.server->Contains(kObject));

@@ -2,11 +2,10 @@
 #include "raylet/objects/object_transfers.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
-
-#include "base/crc32c.h"
 
 namespace sheaf {
 namespace {
@@ -26,8 +25,9 @@ class OwnBlock final : public ReceivedBlock {
   explicit OwnBlock(Block block) : block_(std::move(block)) {}
   const std::string& head() const override { return block_.head; }
   uint64_t size() const override { return block_.bytes.size(); }
-  absl::StatusOr<uint32_t> CopyTo(std::span<char> to) override {
-    return CopyWithCrc32c(to.data(), {block_.bytes.data(), block_.bytes.size()});
+  absl::Status CopyTo(std::span<char> to) override {
+    std::memcpy(to.data(), block_.bytes.data(), std::min(to.size(), block_.bytes.size()));
+    return absl::OkStatus();
   }
 
  private:
@@ -55,8 +55,7 @@ ObjectTransfers::ObjectTransfers(const Deps& deps)
                                                .blocks = blocks_,
                                                .loop = deps.loop,
                                                .copier = deps.copier}),
-      server_(
-          {.clock = deps.clock, .store = deps.store, .puller = puller_, .copier = deps.copier}) {}
+      server_({.clock = deps.clock, .store = deps.store, .puller = puller_}) {}
 
 absl::Status ObjectTransfers::OnFetch(ProcessId from, const Frame& frame) {
   std::vector<ObjectId> coming;

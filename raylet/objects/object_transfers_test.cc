@@ -55,7 +55,6 @@ struct Node : NodeParts {
   void Serve(const std::string& bytes) {
     proto::BlockHead head;
     head.set_size_bytes(bytes.size());
-    head.set_crc(Crc32c(bytes));
     blocks.Take().done(std::make_unique<OwnedBlock>(head.SerializeAsString(), bytes));
     Settle();
   }

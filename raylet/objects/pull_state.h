@@ -33,7 +33,6 @@ struct ObjectPuller::PullState {
   StoreServer::Arrival arrival;                  // From kWaitingForRoom on, as the next.
   std::optional<uint32_t> source_attempt;        // Of `of`. Nothing: the first answer says.
   std::unique_ptr<ReceivedBlock> first;          // Until there is room.
-  uint32_t first_crc = 0;
   NodeNumber first_from = 0;
   std::shared_ptr<PullTarget> target = std::make_shared<PullTarget>();
   char* data = nullptr;

@@ -35,7 +35,7 @@ struct TransferNode final : BlockSource {
                                  .blocks = *this,
                                  .loop = store.loop,
                                  .copier = copier}),
-        server({.clock = store.clock, .store = *store.server, .puller = puller, .copier = copier}) {
+        server({.clock = store.clock, .store = *store.server, .puller = puller}) {
     process = store.Attach(1);
   }
   static ObjectPullerOptions Options(NodeNumber number) {
@@ -111,6 +111,7 @@ struct TransferNetwork {
         ->server.OnFetch(request.from, request.body, [this, request](absl::StatusOr<Block> block) {
           if (!block.ok()) return request.done(block.status());
           std::string bytes(block->bytes.data(), block->bytes.size());
+          const uint32_t crc = Crc32c(bytes);
           if (damage > 0 && !bytes.empty()) {
             --damage;
             bytes[bytes.size() / 2] ^= 1;
@@ -121,7 +122,7 @@ struct TransferNetwork {
           }
           const bool is_cut = interrupt > 0 && !bytes.empty();
           if (is_cut) --interrupt;
-          request.done(std::make_unique<OwnedBlock>(block->head, std::move(bytes), is_cut));
+          request.done(std::make_unique<OwnedBlock>(block->head, std::move(bytes), is_cut, crc));
         });
     return true;
   }

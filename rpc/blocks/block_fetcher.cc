@@ -2,6 +2,7 @@
 #include "rpc/blocks/block_fetcher.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -18,11 +19,24 @@ namespace {
 constexpr size_t kPiece = 256 * 1024;  // Its checksum is made while it is in the processor's cache.
 constexpr uint64_t kMostSkipped = 8 << 20;  // More than a chunk of an object.
 
-// The bytes of an answer that are still in the socket.
+// Once an answer comes it is waited for as long as BlockSocket::kProgressBytes of it come within
+// this, as who answers has it: what is large may take its time over a slow link.
+constexpr Nanos kPatience = 5 * kSecond;
+
+// The bytes of an answer that are still in the socket, and their checksum.
 struct Unread {
   BlockSocket* socket = nullptr;  // Null: they are to be had no more.
   Nanos deadline = kForever;
   uint64_t left = 0;
+  size_t moved = 0;  // Since the deadline was set.
+
+  void Came(size_t bytes) {
+    left -= bytes;
+    moved += bytes;
+    if (moved < BlockSocket::kProgressBytes) return;
+    deadline = std::max(deadline, MonotonicNow() + kPatience);
+    moved = 0;
+  }
 };
 
 class SocketBlock final : public ReceivedBlock {
@@ -32,29 +46,40 @@ class SocketBlock final : public ReceivedBlock {
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return size_; }
 
-  absl::StatusOr<uint32_t> CopyTo(std::span<char> to) override {
-    const uint64_t wanted = std::min<uint64_t>(size_, to.size());
-    if (kept_ != nullptr) return CopyWithCrc32c(to.data(), {kept_.get(), wanted});
-    if (unread_->left < wanted || (unread_->socket == nullptr && wanted > 0)) {
-      return absl::UnavailableError("a block that was not kept is gone");
+  absl::Status CopyTo(std::span<char> to) override {
+    if (to.size() != size_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("room for ", to.size(), " bytes, and a block of ", size_));
     }
-    uint32_t crc = 0;
-    for (uint64_t at = 0; at < wanted;) {
+    if (size_ == 0) return absl::OkStatus();
+    if (kept_ != nullptr) {
+      std::memcpy(to.data(), kept_.get(), size_);
+      return absl::OkStatus();
+    }
+    if (unread_->socket == nullptr || unread_->left != size_ + sizeof(BlockCrc))
+      return absl::UnavailableError("a block that was not kept is gone");
+    BlockCrc crc = 0;
+    for (uint64_t at = 0; at < size_;) {
       SHEAF_ASSIGN_OR_RETURN(
           const size_t got,
-          unread_->socket->ReadSome(to.data() + at, std::min<uint64_t>(wanted - at, kPiece),
+          unread_->socket->ReadSome(to.data() + at, std::min<uint64_t>(size_ - at, kPiece),
                                     unread_->deadline));
       crc = Crc32c({to.data() + at, got}, crc);
       at += got;
-      unread_->left -= got;
+      unread_->Came(got);
     }
-    return crc;
+    BlockCrc sent = 0;
+    SHEAF_RETURN_IF_ERROR(unread_->socket->ReadInto(&sent, unread_->deadline));
+    unread_->left = 0;
+    if (crc == sent) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("a block of ", size_, " bytes has checksum ", crc,
+                                            ", and was sent with ", sent));
   }
 
   absl::Status Keep() override {
     if (kept_ != nullptr) return absl::OkStatus();
     std::unique_ptr<char[]> bytes(new char[size_]);  // Pages that were not written to cost nothing.
-    SHEAF_RETURN_IF_ERROR(CopyTo({bytes.get(), size_}).status());
+    SHEAF_RETURN_IF_ERROR(CopyTo({bytes.get(), size_}));
     kept_ = std::move(bytes);
     return absl::OkStatus();
   }
@@ -91,6 +116,7 @@ class BlockFetcher::Connection {
     absl::Status status = socket_ == nullptr ? Open(questions.front()) : absl::OkStatus();
     if (status.ok()) status = Ask(questions);
     const bool asked = status.ok();
+    turn_until_ = 0;
     for (Question& question : questions) {
       if (status.ok() && socket_ == nullptr)
         status = absl::UnavailableError("the connection for blocks went with another answer");
@@ -153,16 +179,18 @@ class BlockFetcher::Connection {
   // Calls `done`, and forgets it, if the answer came. Errors: of the connection.
   absl::Status TakeAnswer(Question& question) {
     AnswerHeader answer;
-    SHEAF_RETURN_IF_ERROR(socket_->ReadInto(&answer, question.deadline));
+    const Nanos deadline = std::max(question.deadline, turn_until_);
+    SHEAF_RETURN_IF_ERROR(socket_->ReadInto(&answer, deadline));
     if (!IsSound(answer)) {
       return absl::UnavailableError(absl::StrCat("an answer with code ", answer.code, ", ",
                                                  answer.text_bytes,
                                                  " bytes of text and a block of ", answer.bytes));
     }
     std::string text(answer.text_bytes, '\0');
-    SHEAF_RETURN_IF_ERROR(socket_->ReadAll(text.data(), text.size(), question.deadline));
+    SHEAF_RETURN_IF_ERROR(socket_->ReadAll(text.data(), text.size(), deadline));
     if (answer.code == 0) {
-      HandOver(question, answer.bytes, std::move(text));
+      HandOver(question, answer.bytes, std::move(text), deadline);
+      turn_until_ = MonotonicNow() + kPatience;
       return absl::OkStatus();
     }
     const absl::Status reason(static_cast<absl::StatusCode>(answer.code), text);
@@ -171,9 +199,10 @@ class BlockFetcher::Connection {
     return absl::IsUnauthenticated(reason) ? reason : absl::OkStatus();
   }
 
-  void HandOver(Question& question, uint64_t size, std::string head) {
+  void HandOver(Question& question, uint64_t size, std::string head, Nanos deadline) {
     if (fetcher_.options_.on_bytes) fetcher_.options_.on_bytes(size);
-    const auto unread = std::make_shared<Unread>(Unread{socket_.get(), question.deadline, size});
+    const uint64_t follow = size == 0 ? 0 : size + sizeof(BlockCrc);
+    const auto unread = std::make_shared<Unread>(Unread{socket_.get(), deadline, follow});
     const Links::FetchDone done = std::exchange(question.done, nullptr);
     done(std::make_unique<SocketBlock>(std::move(head), size, unread));
     unread->socket = nullptr;
@@ -183,9 +212,9 @@ class BlockFetcher::Connection {
     std::string rest(std::min<uint64_t>(unread->left, kPiece), '\0');
     while (unread->left > 0) {
       const absl::StatusOr<size_t> got = socket_->ReadSome(
-          rest.data(), std::min<uint64_t>(rest.size(), unread->left), question.deadline);
+          rest.data(), std::min<uint64_t>(rest.size(), unread->left), unread->deadline);
       if (!got.ok()) return Drop();
-      unread->left -= *got;
+      unread->Came(*got);
     }
   }
 
@@ -200,6 +229,7 @@ class BlockFetcher::Connection {
 
   BlockFetcher& fetcher_;
   std::unique_ptr<BlockSocket> socket_;
+  Nanos turn_until_ = 0;  // Who waited for another's answer has so long at least for its own.
 };
 
 bool BlockFetcher::Ask(Question& question) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/crc32c.h"
 #include "base/status_macros.h"
 #include "base/text/same_secret.h"
 #include "rpc/blocks/block_wire.h"
@@ -14,7 +15,8 @@
 namespace sheaf {
 namespace {
 
-constexpr size_t kPiece = 1 << 20;  // That OpenSSL or the kernel is given at a time.
+// That OpenSSL or the kernel is given at a time; when its checksum is made, it is in the cache.
+constexpr size_t kPiece = 256 * 1024;
 
 std::string HostOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
 
@@ -218,11 +220,14 @@ absl::Status BlockService::Deliver(Connection& connection, absl::StatusOr<Block>
   front.append(text);
   SHEAF_RETURN_IF_ERROR(socket.WriteWhileItMoves(front, /*more=*/!bytes.empty(), patience));
   options_.on_bytes(bytes.size());
+  if (bytes.empty()) return absl::OkStatus();
+  BlockCrc crc = 0;
   for (size_t at = 0; at < bytes.size(); at += kPiece) {
-    SHEAF_RETURN_IF_ERROR(
-        socket.WriteWhileItMoves(bytes.substr(at, kPiece), /*more=*/false, patience));
+    const std::string_view piece = bytes.substr(at, kPiece);
+    crc = Crc32c(piece, crc);
+    SHEAF_RETURN_IF_ERROR(socket.WriteWhileItMoves(piece, /*more=*/true, patience));
   }
-  return absl::OkStatus();
+  return socket.WriteWhileItMoves(BytesOf(crc), /*more=*/false, patience);
 }
 
 }  // namespace sheaf

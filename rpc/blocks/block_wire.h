@@ -7,7 +7,10 @@
 //   then in turn
 //   asking end     QuestionHeader, request
 //   answering end  AnswerHeader, text (the head of the block, or the reason why there is none),
-//                  bytes
+//                  bytes and, behind them, their BlockCrc if there are any
+//
+// The checksum comes last so that who answers makes it of each piece as that leaves, while the
+// processor has it in its cache.
 //
 // What comes from the other end is checked here or by FetchSession before anybody looks at it.
 #pragma once
@@ -22,7 +25,7 @@
 namespace sheaf {
 
 // Neither HTTP/2 nor TLS begins so.
-inline constexpr std::string_view kBlockMagic = "SHBLOCK1";
+inline constexpr std::string_view kBlockMagic = "SHBLOCK2";
 
 inline constexpr uint32_t kMaxQuestionBytes = 128 * 1024;
 inline constexpr uint32_t kMaxAnswerTextBytes = 1 << 20;
@@ -47,6 +50,8 @@ struct AnswerHeader {
   uint64_t bytes = 0;       // Of the block; they follow the text.
 };
 static_assert(sizeof(AnswerHeader) == 16);
+
+using BlockCrc = uint32_t;  // Crc32c.
 
 inline bool IsSound(const AnswerHeader& header) {
   return header.code <= 16 && header.text_bytes <= kMaxAnswerTextBytes &&

@@ -75,6 +75,8 @@ class ArgumentList {
   void AddReference(const ObjectHandle& object);
   size_t count() const { return count_; }
   size_t bytes() const { return encoded_.size(); }
+  // The references inside the values.
+  std::span<const ObjectHandle> nested() const { return nested_; }
 
  private:
   friend class ArgumentCodec;
@@ -194,6 +196,7 @@ class WithoutWaiting {
  public:
   WithoutWaiting();
   ~WithoutWaiting();
+  static bool IsOn();  // In this thread.
   WithoutWaiting(const WithoutWaiting&) = delete;
   WithoutWaiting& operator=(const WithoutWaiting&) = delete;
 

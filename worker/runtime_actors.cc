@@ -25,6 +25,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
   if (driver_->ended()) return driver_->end();
+  if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
   TaskRecord* task = core_->AddTask(creation, &arguments, current_call.origin);
   ObjectHandle handle(task->first_return);
   const ActorId id = ActorOf(handle);
@@ -195,6 +196,7 @@ absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> be
     };
     actor_leaves_ = true;
     if (patience > 0) (void)driver_->DriveUntil(lock, Deadline(clock_.Now(), patience), is_alone);
+    departures_->Await(lock);
   }
   if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");
   before();

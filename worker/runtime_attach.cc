@@ -123,13 +123,14 @@ absl::Status RuntimeImpl::Begin() {
                                                   .host = *this,
                                                   .of_user = options_.driver,
                                                   .interrupted = options_.interrupted});
+  departures_ = std::make_unique<Departures>(*core_, *driver_, clock_);
   {
     const AllSignalsBlocked blocked;
     background_ = std::thread([this] { driver_->RunBackground(); });
   }
   if (!options_.driver) return absl::OkStatus();
   Lock lock(*driver_);
-  core_->store->Reserve();
+  departures_->Reserve();
   SendMessage(core_->raylet(), FrameKind::kJobStart, options_.job);
   const absl::Status status = driver_->DriveUntil(lock, Deadline(clock_.Now(), kJobWait),
                                                   [&] { return core_->dispatch.job().answered; });

@@ -45,6 +45,7 @@ thread_local bool bounded_waits = false;  // WithBoundedWaits.
 
 WithoutWaiting::WithoutWaiting() : outer_(std::exchange(never_waits, true)) {}
 WithoutWaiting::~WithoutWaiting() { never_waits = outer_; }
+bool WithoutWaiting::IsOn() { return never_waits; }
 WithBoundedWaits::WithBoundedWaits() : outer_(std::exchange(bounded_waits, true)) {}
 WithBoundedWaits::~WithBoundedWaits() { bounded_waits = outer_; }
 
@@ -83,6 +84,7 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHand
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
+  if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
   return core_->Submit(spec, &arguments, current_call.origin);
 }
 
@@ -91,6 +93,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
+  if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
   return core_->SubmitOne(spec, &arguments, current_call.origin);
 }
 
@@ -138,6 +141,7 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const Objec
   Lock lock(*driver_);
   ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
+  if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
   return core_->SubmitToActor(client, actor, method, &arguments, current_call.origin);
 }
 
@@ -148,6 +152,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& a
   Lock lock(*driver_);
   ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
+  if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
   return core_->SubmitOneToActor(client, actor, method, &arguments, current_call.origin);
 }
 

@@ -35,6 +35,7 @@
 #include "worker/callback_runner.h"
 #include "worker/core/loop_calls.h"
 #include "worker/core/process_core.h"
+#include "worker/departures.h"
 #include "worker/driver.h"
 #include "worker/loop_watch.h"
 #include "worker/new_rings.h"
@@ -214,6 +215,7 @@ class RuntimeImpl final : public Runtime,
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<Driver> driver_;  // Goes after the core, whose calls end under its lock.
   std::unique_ptr<ProcessCore> core_;
+  std::unique_ptr<Departures> departures_;
   absl::btree_map<uint64_t, proto::StateAnswer> state_answers_;
   uint64_t next_query_ = 1;
   CallbackRunner callbacks_{"sheaf-callbacks"};  // Of OnReady.

@@ -61,6 +61,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
   if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
   if (bytes.size() <= kInlineValue) {
     Lock lock(*driver_);
+    departures_->Reserve();
     if (core_->owner.references.HasRoomFor(bytes.size())) [[likely]]
       return core_->PutValue(bytes, nested);
   }

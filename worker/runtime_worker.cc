@@ -14,31 +14,13 @@
 
 namespace sheaf {
 
-namespace {
-
-// What the raylet takes to grant memory, on a machine that is busy.
-constexpr Nanos kGrantPatience = 100 * kMillisecond;
-
-}  // namespace
-
 std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle> nested) {
   Lock lock(*driver_);
-  ReferenceTable& references = core_->owner.references;
-  // What waited before found the store full. Waiting longer would hold up every call.
-  const bool is_full = references.has_unpromoted();
   std::vector<NestedReference> out = core_->Outgoing(nested);
-  if (is_full || !references.has_unpromoted()) [[likely]]
+  if (!core_->owner.references.has_unpromoted()) [[likely]]
     return out;
-  // The first value of a process has no memory of the store's yet, as none whose process has used up
-  // what it had. Its process may be killed as soon as the reference has left: not before its value
-  // is where others find it.
-  const Nanos deadline = Deadline(clock_.Now(), kGrantPatience);
-  if (driver_
-          ->DriveUntil(
-              lock, deadline, [&] { return !references.has_unpromoted(); }, WaitsFor::kRoom)
-          .ok())
-    return core_->Outgoing(nested);
-  return out;
+  departures_->Await(lock);
+  return core_->Outgoing(nested);
 }
 
 namespace {
@@ -205,6 +187,7 @@ int RuntimeImpl::RunWorker() {
     lock.Relock();
   }
   PublishMetrics();
+  if (!driver_->ended()) departures_->Await(lock);
   if (!driver_->ended()) {
     SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());
     core_->Flush();

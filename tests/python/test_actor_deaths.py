@@ -279,22 +279,3 @@ def test_calls_of_an_actor_whose_process_dies_in_the_constructor_run_in_the_next
     actor = DiesFirst.remote()
     refs = [actor.echo.remote(0), call.remote(actor, 1), actor.echo.remote(2)]
     assert sheaf.get(refs, timeout=WAIT_S) == [0, 1, 2]
-
-
-@sheaf.remote(num_cpus=0)
-class Owner:
-    def pid(self):
-        return os.getpid()
-
-    def make(self, size):
-        return [sheaf.put(b"x" * size)]
-
-
-@pytest.mark.parametrize("size", [10, 60_000, 300_000])
-def test_a_value_outlives_an_actor_that_is_killed_when_its_reference_has_come(size):
-    for _ in range(8):
-        owner = Owner.remote()
-        pid = sheaf.get(owner.pid.remote(), timeout=WAIT_S)
-        (reference,) = sheaf.get(owner.make.remote(size), timeout=WAIT_S)
-        os.kill(pid, signal.SIGKILL)
-        assert len(sheaf.get(reference, timeout=WAIT_S)) == size

@@ -1,0 +1,47 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/departures.h"
+
+#include <algorithm>
+
+namespace sheaf {
+namespace {
+
+constexpr Nanos kGrantPatience = 100 * kMillisecond;  // Without a word about memory.
+constexpr Nanos kMostPatience = 5 * kSecond;
+// A store that is full holds up one call in this time, not each.
+constexpr Nanos kFullFor = kSecond;
+
+}  // namespace
+
+void Departures::Await(Driver::Lock& lock) {
+  const ReferenceTable& references = core_.owner.references;
+  const Nanos begun = clock_.Now();
+  if (begun < full_until_) return;
+  for (Nanos now = begun; references.has_unpromoted(); now = clock_.Now()) {
+    const uint64_t version = core_.store->room_version();
+    const absl::Status status = driver_.DriveUntil(
+        lock, std::min(begun + kMostPatience, now + kGrantPatience),
+        [&] { return !references.has_unpromoted() || core_.store->room_version() != version; },
+        WaitsFor::kRoom);
+    if (!status.ok()) {
+      full_until_ = clock_.Now() + kFullFor;
+      return;
+    }
+  }
+}
+
+absl::Status Departures::StoreNested(Driver::Lock& lock, std::span<const ObjectHandle> nested) {
+  bool stored = true;
+  for (const ObjectHandle& handle : nested) {
+    ObjectEntry& entry = *handle.entry();
+    if (!entry.owned || entry.state != ObjectState::kValue || entry.location.known()) continue;
+    core_.owner.references.Outgoing(entry);
+    stored = stored && entry.location.known();
+  }
+  if (stored) return absl::OkStatus();
+  if (WithoutWaiting::IsOn()) return absl::UnavailableError("memory of the store is on its way");
+  Await(lock);
+  return absl::OkStatus();
+}
+
+}  // namespace sheaf

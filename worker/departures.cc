@@ -17,16 +17,15 @@ void Departures::Await(Driver::Lock& lock) {
   const ReferenceTable& references = core_.owner.references;
   const Nanos begun = clock_.Now();
   if (begun < full_until_) return;
+  const Driver::WithoutInterrupts until_the_end;  // Nobody here could pass an exception on.
   for (Nanos now = begun; references.has_unpromoted(); now = clock_.Now()) {
     const uint64_t version = core_.store->room_version();
     const absl::Status status = driver_.DriveUntil(
         lock, std::min(begun + kMostPatience, now + kGrantPatience),
         [&] { return !references.has_unpromoted() || core_.store->room_version() != version; },
         WaitsFor::kRoom);
-    if (!status.ok()) {
-      full_until_ = clock_.Now() + kFullFor;
-      return;
-    }
+    if (absl::IsDeadlineExceeded(status)) full_until_ = clock_.Now() + kFullFor;
+    if (!status.ok()) return;
   }
 }
 

@@ -38,7 +38,12 @@ constexpr int kYieldSteps = 1000;  // Of SpinStep: a few of them yield the core.
 
 thread_local const Driver* holding = nullptr;  // The driver whose lock this thread holds.
 
+thread_local bool never_interrupted = false;  // WithoutInterrupts.
+
 }  // namespace
+
+Driver::WithoutInterrupts::WithoutInterrupts() : outer_(std::exchange(never_interrupted, true)) {}
+Driver::WithoutInterrupts::~WithoutInterrupts() { never_interrupted = outer_; }
 
 Driver::Driver(Deps deps)
     : mailbox_(deps.mailbox),
@@ -358,7 +363,7 @@ absl::Status Driver::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bo
       status = absl::CancelledError("the call that waits was cancelled");
       break;
     }
-    if (interrupted_) {  // User code may run in it: the token was left above.
+    if (interrupted_ && !never_interrupted) {  // User code may run in it: the token was left above.
       lock.Unlock();
       const bool give_up = interrupted_();
       lock.Relock();

@@ -49,6 +49,18 @@ class Driver {
   };
   explicit Driver(Deps deps);
 
+  // While it lives, waits of this thread are not interrupted: who waits cannot say that it was.
+  class WithoutInterrupts {
+   public:
+    WithoutInterrupts();
+    ~WithoutInterrupts();
+    WithoutInterrupts(const WithoutInterrupts&) = delete;
+    WithoutInterrupts& operator=(const WithoutInterrupts&) = delete;
+
+   private:
+    const bool outer_;
+  };
+
   // The lock, and what must follow a transaction: calls that ended inside it, wake-ups outside it.
   class Lock {
    public:

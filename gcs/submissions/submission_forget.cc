@@ -82,27 +82,33 @@ void SubmissionService::TellForgotten(const CallPtr& call, NodeNumber node,
 
 // Under the latch of each, as its id may be another's by the time that it is looked at.
 void SubmissionService::Trim() {
+  if (trims_) return;  // A slow disk would get one command more with each tick.
   std::vector<std::string> ids = Surplus();
   if (ids.empty()) return;
+  trims_ = true;
   if (ids.size() > kTrimmedTogether) ids.resize(kTrimmedTogether);
   std::vector<std::string> latches;
   for (const std::string& id : ids) latches.push_back(LatchOf(id));
-  context_.pipeline.Run(nullptr, std::move(latches), [this, ids]() -> Outcome {
-    Outcome outcome;
-    std::vector<std::function<void()>> applied;
-    const std::vector<std::string> surplus = Surplus();
-    const std::set<std::string_view> still(surplus.begin(), surplus.end());
-    for (const std::string& id : ids) {
-      if (!still.contains(id)) continue;
-      Outcome one = PlanForgetting(id);
-      outcome.writes.insert(outcome.writes.end(), one.writes.begin(), one.writes.end());
-      applied.push_back(std::move(one.apply));
-    }
-    outcome.apply = [applied = std::move(applied)] {
-      for (const auto& apply : applied) apply();
-    };
-    return outcome;
-  });
+  context_.pipeline.Run(
+      nullptr, std::move(latches),
+      [this, ids]() -> Outcome {
+        Outcome outcome;
+        std::vector<std::function<void()>> applied;
+        const std::vector<std::string> surplus = Surplus();
+        const std::set<std::string_view> still(surplus.begin(), surplus.end());
+        for (const std::string& id : ids) {
+          if (!still.contains(id)) continue;
+          Outcome one = PlanForgetting(id);
+          outcome.writes.insert(outcome.writes.end(), one.writes.begin(), one.writes.end());
+          applied.push_back(std::move(one.apply));
+        }
+        outcome.apply = [this, applied = std::move(applied)] {
+          for (const auto& apply : applied) apply();
+          trims_ = false;
+        };
+        return outcome;
+      },
+      [this] { trims_ = false; });
 }
 
 }  // namespace sheaf

@@ -92,6 +92,7 @@ class SubmissionService {
   DeletedSubmissions deleted_;
   std::array<uint64_t, 6> told_{};
   bool active_ = false;
+  bool trims_ = false;                 // Until what Trim forgets is off the disk.
   uint64_t last_number_ = 0;           // Given to a submission that may not be on disk yet.
   uint32_t last_attempt_ = 0;          // The same.
   std::string looked_at_;              // The last one that Tick came to.

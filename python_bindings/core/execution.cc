@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,9 @@ void FailPlainly(Execution& execution, ErrorKind kind, std::string message) {
 absl::Status Store(Execution& execution, size_t index, const Value& value) {
   const size_t size = value.size();
   if (size <= kSmallValueBytes) {
+    // References leave with it, whose values may wait for memory of the store.
+    std::optional<WithoutGil> free;
+    if (!value.nested().empty()) free.emplace();
     if (const std::string_view whole = value.whole(); !whole.empty())
       return execution.Return(index, whole, value.nested());
     std::string bytes(size, '\0');

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 import sheaf
-from conftest import WAIT_S, wait_until
+from conftest import WAIT_S
 from sheaf.exceptions import ActorDiedError
 
 pytestmark = pytest.mark.usefixtures("node")
@@ -32,12 +32,6 @@ class Keeper:
 
 
 @sheaf.remote(num_cpus=0)
-def when_there(path):
-    wait_until(path.exists)
-    return b"value"
-
-
-@sheaf.remote(num_cpus=0)
 class Owner:
     def pid(self, keeper=None):
         if keeper is not None:
@@ -57,9 +51,6 @@ class Owner:
     def hand_and_make(self, keeper):
         keeper.keep.remote([sheaf.put(b"value")])
         return [sheaf.put(b"value")]
-
-    def pending(self, path):
-        return [when_there.remote(path)]
 
 
 def new_owner(keeper=None):
@@ -103,14 +94,3 @@ def test_a_value_in_a_result_beside_one_in_an_argument():
         (reference,) = sheaf.get(owner.hand_and_make.remote(keeper), timeout=WAIT_S)
         os.kill(pid, signal.SIGKILL)
         assert sheaf.get(reference, timeout=WAIT_S) == b"value"
-
-
-def test_a_result_that_came_after_its_reference_had_left(tmp_path):
-    for i in range(ROUNDS):
-        (owner, pid), keeper, path = new_owner(), Keeper.remote(), tmp_path / str(i)
-        box = sheaf.get(owner.pending.remote(path), timeout=WAIT_S)
-        sheaf.get(keeper.keep.remote(box), timeout=WAIT_S)
-        path.touch()
-        assert sheaf.get(box[0], timeout=WAIT_S) == b"value"
-        os.kill(pid, signal.SIGKILL)
-        assert sheaf.get(keeper.read.remote(), timeout=WAIT_S) == [b"value"]

@@ -24,8 +24,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
   if (options.detached()) return CreateDetached(creation, arguments, name_space);
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
-  if (driver_->ended()) return driver_->end();
   if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
+  if (driver_->ended()) return driver_->end();
   TaskRecord* task = core_->AddTask(creation, &arguments, current_call.origin);
   ObjectHandle handle(task->first_return);
   const ActorId id = ActorOf(handle);

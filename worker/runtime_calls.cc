@@ -83,8 +83,8 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHand
                                                               ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
-  if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
   if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
+  if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
   return core_->Submit(spec, &arguments, current_call.origin);
 }
 
@@ -92,8 +92,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
                                                     ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
-  if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
   if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
+  if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
   return core_->SubmitOne(spec, &arguments, current_call.origin);
 }
 
@@ -140,8 +140,8 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const Objec
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
   ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
-  if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
   if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
+  if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
   return core_->SubmitToActor(client, actor, method, &arguments, current_call.origin);
 }
 
@@ -151,8 +151,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& a
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*driver_);
   ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
-  if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
   if (absl::Status stored = departures_->Store(lock, arguments); !stored.ok()) return stored;
+  if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
   return core_->SubmitOneToActor(client, actor, method, &arguments, current_call.origin);
 }
 

@@ -29,6 +29,30 @@ void Departures::Await(Driver::Lock& lock) {
   }
 }
 
+void Departures::AwaitCalls(Driver::Lock& lock, Nanos deadline) {
+  const Driver::WithoutInterrupts until_the_end;
+  TaskTable& tasks = core_.owner.tasks;
+  uint32_t cookie = 0;
+  uint64_t awaited = 0;
+  const auto is_under_way = [](const TaskRecord& task) {
+    const ActorClient* const actor = task.target.actor();
+    return task.state != TaskState::kFinished && (actor == nullptr || !actor->own) &&
+           task.spec->spec.kind() != proto::TaskTemplate::ACTOR_CREATION;
+  };
+  // Of many calls one is looked at, most likely the last to end.
+  (void)driver_.DriveUntil(lock, deadline, [&] {
+    const TaskRecord* const known = awaited == 0 ? nullptr : tasks.Find(cookie, awaited);
+    if (known != nullptr && is_under_way(*known)) return false;
+    awaited = 0;
+    tasks.ForEach([&](const TaskRecord& task) {
+      if (task.sequence_bits < awaited || !is_under_way(task)) return;
+      cookie = task.cookie;
+      awaited = task.sequence_bits;
+    });
+    return awaited == 0;
+  });
+}
+
 absl::Status Departures::StoreNested(Driver::Lock& lock, std::span<const ObjectHandle> nested) {
   bool stored = true;
   for (const ObjectHandle& handle : nested) {

@@ -1,8 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// References that leave this process. It may be killed as soon as one has left: not before the value
-// is in the store, where others find it. For that a process needs memory of the store, which the
-// raylet grants within a millisecond, and later on a busy machine. What it has used up it asks for
-// again only when the next value finds none.
+// What leaves this process before it ends.
+//
+// References. It may be killed as soon as one has left: not before the value is in the store, where
+// others find it. For that a process needs memory of the store, which the raylet grants within a
+// millisecond, and later on a busy machine. What it has used up it asks for again only when the next
+// value finds none.
+//
+// Calls. They end with their owner: an actor that ends in order waits for those that it has made.
 //
 // Under the driver's lock, which waits give back.
 #pragma once
@@ -31,7 +35,11 @@ class Departures {
   }
   // Waits until all small values whose references leave are in the store, or it is full.
   void Await(Driver::Lock& lock);
-  // The same for those that `arguments` refer to. kUnavailable: it would have to wait, and the
+  // Waits, until `deadline` at most, while a call of this process is under way, if its end can come:
+  // not for those of the actor that this process is, as it takes none any more. For constructors
+  // only those wait who have called their actors.
+  void AwaitCalls(Driver::Lock& lock, Nanos deadline);
+  // The same as Await for those that `arguments` refer to. kUnavailable: it would have to wait, and the
   // thread is WithoutWaiting.
   absl::Status Store(Driver::Lock& lock, const ArgumentList& arguments);
 

@@ -28,7 +28,7 @@ class MapStore final : public LocalStore {
  public:
   void Free(ObjectId id, ObjectLocation) override { freed.push_back(id); }
   ObjectLocation Promote(ObjectId, std::string_view, std::span<const ObjectId>) override {
-    return {1, next++, 1, 0};
+    return room ? ObjectLocation{1, next++, 1, 0} : ObjectLocation{};
   }
   bool Has(const ObjectLocation& location) override {
     return location.node == kSelf.node && location.known() && !spilled.contains(location.slot);
@@ -36,6 +36,7 @@ class MapStore final : public LocalStore {
   std::vector<ObjectId> freed;
   std::set<uint32_t> spilled;  // Slots of this node that are empty.
   uint32_t next = 0;
+  bool room = true;
 };
 
 struct Fixture {

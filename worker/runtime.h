@@ -310,8 +310,9 @@ class Runtime {
                                                 proto::TaskTemplate* creation) = 0;
   virtual absl::Status Kill(const ObjectHandle& actor, bool no_restart) = 0;
   // In an actor's process: ends the actor for good. The caller takes no further calls, and has
-  // answered the running one. The others that run have `patience` to be answered first; then
-  // `before` is called, without locks. kFailedPrecondition: this process is no actor.
+  // answered the running one. The others that run have `patience` to be answered first, and the calls
+  // that this process has made 30 s from now to end; then `before` is called, without locks.
+  // kFailedPrecondition: this process is no actor.
   virtual absl::Status ExitActor(Nanos patience = 0, absl::FunctionRef<void()> before = [] {}) = 0;
 
   // Placement groups; the state is waited for with WaitGroup.

@@ -12,6 +12,7 @@ namespace {
 
 constexpr Nanos kGcsWait = 30 * kSecond;
 constexpr Nanos kMakerWait = 2 * kSecond;  // For its word on an actor whose name is refused.
+constexpr Nanos kCallsOfLeaver = 30 * kSecond;
 constexpr Nanos kLongestPause = 100 * kMillisecond;  // Between questions who has a name.
 
 }  // namespace
@@ -183,6 +184,7 @@ absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
 absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> before) {
   ActorId id;
   bool detached = false;
+  const Nanos calls_end = Deadline(clock_.Now(), kCallsOfLeaver);
   {
     Lock lock(*driver_);
     id = core_->executor.actor_id();
@@ -196,6 +198,7 @@ absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> be
     };
     actor_leaves_ = true;
     if (patience > 0) (void)driver_->DriveUntil(lock, Deadline(clock_.Now(), patience), is_alone);
+    departures_->AwaitCalls(lock, calls_end);
     departures_->Await(lock);
   }
   if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");

@@ -233,6 +233,7 @@ class RuntimeImpl final : public Runtime,
 
   bool stopped_ = false;
   bool leaving_ = false;            // The raylet told this worker to end.
+  Nanos leaves_by_ = 0;             // If it has time for what its calls still do.
   bool calls_end_ = false;          // No thread takes a call any more.
   bool actor_leaves_ = false;       // It has called ExitActor.
   size_t calling_threads_ = 0;      // In GroupLoop.

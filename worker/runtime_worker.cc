@@ -187,6 +187,7 @@ int RuntimeImpl::RunWorker() {
     lock.Relock();
   }
   PublishMetrics();
+  if (leaves_by_ != 0) departures_->AwaitCalls(lock, leaves_by_);
   if (!driver_->ended()) departures_->Await(lock);
   if (!driver_->ended()) {
     SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());

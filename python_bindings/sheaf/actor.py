@@ -381,7 +381,8 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
 def exit_actor() -> None:
     """Ends the actor that this is called in, behind the running call. It does not restart.
 
-    Exit functions (atexit) run. Does not return: it raises what no `except Exception` catches.
+    The other calls that run in it, and the calls that it has made, have 30 s to end. Exit functions
+    (atexit) run. Does not return: it raises what no `except Exception` catches.
 
     Raises:
         TypeError: the caller is no actor.

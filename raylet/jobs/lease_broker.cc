@@ -157,10 +157,11 @@ absl::Status LeaseBroker::OnKillWorker(ProcessId owner, const Frame& frame) {
     return absl::OkStatus();
   if (message.patience_ns() <= 0) {
     deps_.pool.Kill(it->second, message.reason());
-  } else if (deps_.pool.Dismiss(it->second, std::min(message.patience_ns(), kLongestPatience),
-                                message.reason())) {
+  } else if (const Nanos patience = std::min(message.patience_ns(), kLongestPatience);
+             deps_.pool.Dismiss(it->second, patience, message.reason())) {
     proto::Shutdown leave;
     leave.set_reason(message.reason());
+    leave.set_patience_ns(patience);
     SendMessage(To(it->second), FrameKind::kShutdown, leave);
   }
   return absl::OkStatus();

@@ -279,3 +279,64 @@ def test_calls_of_an_actor_whose_process_dies_in_the_constructor_run_in_the_next
     actor = DiesFirst.remote()
     refs = [actor.echo.remote(0), call.remote(actor, 1), actor.echo.remote(2)]
     assert sheaf.get(refs, timeout=WAIT_S) == [0, 1, 2]
+
+
+@sheaf.remote(num_cpus=0)
+class Count:
+    def __init__(self):
+        self.calls = 0
+
+    def add(self):
+        time.sleep(0.02)  # It works for longer than its caller lives.
+        self.calls += 1
+
+    def calls_so_far(self):
+        return self.calls
+
+
+@sheaf.remote(num_cpus=0)
+def call(count):
+    sheaf.get(count.add.remote())
+
+
+class Caller:
+    """Its last calls are under way when it ends."""
+
+    def set_own(self, own):
+        self.own = own
+
+    def go(self, count, leaves):
+        call.remote(count)
+        for _ in range(9):
+            count.add.remote()
+        if self.own is not None:
+            self.own.set_own.remote(None)  # Which it takes no more if it leaves.
+        if leaves:
+            sheaf.actor.exit_actor()
+
+
+class AsyncCaller:
+    def set_own(self, own):
+        self.own = own
+
+    async def go(self, count, leaves):
+        Caller.go(self, count, leaves)
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["exit_actor", "last handle"])
+@pytest.mark.parametrize("kind", [Caller, AsyncCaller])
+def test_calls_of_an_actor_that_ends_in_order_come_to_their_ends(kind, leaves):
+    actor_class = sheaf.remote(num_cpus=0)(kind)
+    for _ in range(4):
+        count, caller = Count.remote(), actor_class.remote()
+        sheaf.get(caller.set_own.remote(caller if leaves else None), timeout=WAIT_S)
+        if leaves:
+            with pytest.raises(ActorDiedError):
+                sheaf.get(caller.go.remote(count, leaves), timeout=WAIT_S)
+        else:
+            sheaf.get(caller.go.remote(count, leaves), timeout=WAIT_S)
+            del caller
+        wait_until(
+            lambda: sheaf.get(count.calls_so_far.remote(), timeout=WAIT_S) == 10,  # noqa: B023
+            "a call does not come",
+        )

@@ -81,6 +81,8 @@ void ProcessCore::HandleOwnFrames() {
 bool ProcessCore::AfterFrames() {
   owner.references.CollectDropped();
   const bool promoted = !owner.references.has_unpromoted() || PromoteLate();
+  if (owner.resolver.holds_answers()) [[unlikely]]
+    owner.resolver.AnswerKept();
   if (actor_directory.awaits_answers()) [[unlikely]]
     actor_directory.TakeAnswers();
   return promoted;

@@ -39,7 +39,8 @@ ObjectResolver::ObjectResolver(ProcessId self, Clock& clock, Transport& transpor
       transits_(transits),
       submitter_(submitter),
       look_up_(std::move(look_up)),
-      questions_(self, clock, transport, references) {}
+      questions_(self, clock, transport, references),
+      late_answers_(clock) {}
 
 void ObjectResolver::Want(ObjectEntry& object) {
   if (object.released) tasks_.Remake(object, submitter_);
@@ -196,7 +197,7 @@ void ObjectResolver::AnswerDoubters(ObjectEntry& object) {
 
 // One answer, however often it asks until then.
 void ObjectResolver::AnswerWhenReady(ObjectEntry& object, ProcessId from) {
-  if (object.ready()) return Answer(from, object);
+  if (object.ready()) return AnswerOnceKept(from, object);
   std::vector<ProcessId>& askers = object.more().askers;
   const auto place = std::lower_bound(askers.begin(), askers.end(), from);
   if (place != askers.end() && *place == from) return;
@@ -205,8 +206,20 @@ void ObjectResolver::AnswerWhenReady(ObjectEntry& object, ProcessId from) {
   if (!first) return;
   references_.WhenReady(object, [this](ObjectEntry& ready) {
     for (const ProcessId asker : std::exchange(ready.extra->askers, {})) {
-      if (!questions_.IsDead(asker)) Answer(asker, ready);
+      if (!questions_.IsDead(asker)) AnswerOnceKept(asker, ready);
     }
+  });
+}
+
+void ObjectResolver::AnswerOnceKept(ProcessId from, ObjectEntry& object) {
+  if (late_answers_.Wants(object)) [[unlikely]]
+    return late_answers_.Add(from, object);
+  Answer(from, object);
+}
+
+void ObjectResolver::AnswerKept() {
+  late_answers_.Take([this](ProcessId to, ObjectEntry& object) {
+    if (!questions_.IsDead(to)) AnswerWhenReady(object, to);
   });
 }
 
@@ -323,8 +336,11 @@ void ObjectResolver::OnQuery(ProcessId from, std::string_view body) {
       continue;
     }
     // The value is here: it is said, and gets another copy. This one would be named for ever.
-    if (object->state == ObjectState::kValue && head.lost != 0 && object->location.known())
+    if (object->state == ObjectState::kValue && head.lost != 0 && object->location.known()) {
       references_.SetStoredAgain(*object, {}, 0, {});
+      Answer(from, *object);
+      continue;
+    }
     if (object->released) tasks_.Remake(*object, submitter_);
     AnswerWhenReady(*object, from);
   }
@@ -422,7 +438,9 @@ Nanos ObjectResolver::Tick() {
   Nanos next = questions_.Tick();
   SearchAgain(now);
   if (!searched_again_.empty()) next = std::min(next, searched_again_.begin()->first);
-  return next;
+  if (late_answers_.empty()) return next;
+  AnswerKept();
+  return std::min(next, late_answers_.next());
 }
 
 // About all that is due at a raylet in as few frames as may be.

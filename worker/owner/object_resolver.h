@@ -5,6 +5,7 @@
 // by its owner. Pure.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <span>
 #include <utility>
@@ -16,12 +17,60 @@
 #include "base/clock.h"
 #include "object_store/messages.h"
 #include "proto/raylet.pb.h"
+#include "worker/owner/object_handle.h"
 #include "worker/owner/owner_questions.h"
 #include "worker/owner/reference_table.h"
 #include "worker/owner/task_table.h"
 #include "worker/owner/transit_table.h"
 
 namespace sheaf {
+
+// Answers to borrowers about small values that have no copy in the store yet, as this process has no
+// memory of it: should it be killed, they would be lost, and whoever was told of one might have it
+// killed. Memory comes within milliseconds as a rule; a store that is full holds up one answer in a
+// second, not each.
+class LateAnswers {
+ public:
+  static constexpr Nanos kPatience = 100 * kMillisecond;
+  static constexpr Nanos kFullFor = kSecond;
+
+  explicit LateAnswers(Clock& clock) : clock_(clock) {}
+
+  // Whether `object`, which is ready, is to be kept first.
+  bool Wants(const ObjectEntry& object) const {
+    return object.unpromoted && object.state == ObjectState::kValue && clock_.Now() >= full_until_;
+  }
+  void Add(ProcessId to, ObjectEntry& object) {
+    waiting_.push_back({ObjectHandle(&object), to, clock_.Now() + kPatience});
+  }
+  bool empty() const { return waiting_.empty(); }
+  // When the next is answered in any case.
+  Nanos next() const { return waiting_.empty() ? kForever : waiting_.front().until; }
+  // Calls `answer(to, object)` for those whose value is kept, or that have waited for long enough.
+  template <class Answer>
+  void Take(Answer answer) {
+    const Nanos now = clock_.Now();
+    for (auto& late : std::exchange(waiting_, {})) {
+      const bool kept = !late.object.entry()->unpromoted;
+      if (!kept && now >= late.until) full_until_ = now + kFullFor;
+      if (kept || now < full_until_) {
+        answer(late.to, *late.object.entry());
+      } else {
+        waiting_.push_back(std::move(late));
+      }
+    }
+  }
+
+ private:
+  struct Late {
+    ObjectHandle object;
+    ProcessId to;
+    Nanos until;
+  };
+  Clock& clock_;
+  std::deque<Late> waiting_;
+  Nanos full_until_ = 0;
+};
 
 class ObjectResolver {
  public:
@@ -56,6 +105,9 @@ class ObjectResolver {
   void OnProcessDied(ProcessId process) { questions_.OnProcessDied(process); }
   // `node` does not have `object`, or cannot be asked: who finds out beside a search of this says so.
   void OnNotThere(ObjectEntry& object, NodeNumber node, const Error& why);
+  // Borrowers wait for an answer until the value is in the store: some may be there now.
+  bool holds_answers() const { return !late_answers_.empty(); }
+  void AnswerKept();
   // The raylet of another node (or this one) has copies of objects of this process.
   void OnCopied(ProcessId from, std::span<const ObjectName> names);
   // Of objects that it alone had those of this process are made again, or lost.
@@ -75,6 +127,7 @@ class ObjectResolver {
   void SearchAgain(Nanos now);
   void Settle(ObjectId object);
   void AnswerWhenReady(ObjectEntry& object, ProcessId from);
+  void AnswerOnceKept(ProcessId from, ObjectEntry& object);
   void Seek(ObjectEntry& object, bool bring);
   void AskStore(ObjectId stored, const ObjectEntry& object, Search& search);
   ObjectId NameOf(ObjectId stored) const;
@@ -93,6 +146,7 @@ class ObjectResolver {
   TaskDispatcher& submitter_;
   const std::function<void(std::span<const ObjectId>)> look_up_;
   OwnerQuestions questions_;
+  LateAnswers late_answers_;
   absl::btree_map<ObjectId, Search> looking_up_;  // By the name in the store.
   // What is due when, as in OwnerQuestions.
   absl::btree_set<std::pair<Nanos, ObjectId>> searched_again_;

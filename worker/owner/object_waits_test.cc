@@ -114,6 +114,47 @@ TEST_CASE("a value whose copy in the store is lost is said by its owner, and cop
   CHECK_FALSE(entry->location.slot == lost.slot);
 }
 
+TEST_CASE("a borrower is told of a value once that is in the store, or the store is full") {
+  Waits f;
+  f.store.room = false;
+  const auto new_value = [&f] {
+    ObjectHandle made = f.Submit(f.Template());
+    f.owner.references.Outgoing(*made.entry());
+    f.transport.sent.clear();
+    f.Query({1, 7}, std::vector<ObjectId>{made.id()});
+    f.owner.references.SetValue(*made.entry(), "value");
+    return made;
+  };
+  const auto answers = [&f] { return f.transport.Count(FrameKind::kObjectAnswer); };
+  ObjectHandle made = new_value();
+  f.owner.resolver.AnswerKept();
+  CHECK(answers() == 0);
+  CHECK(f.owner.Tick() == f.clock.Now() + LateAnswers::kPatience);
+  SECTION("there is room soon") {
+    f.store.room = true;
+    REQUIRE(f.owner.references.PromoteAgain());
+    f.owner.resolver.AnswerKept();
+    CHECK(FrameHead<ReturnHead>(std::string_view(f.transport.Take(FrameKind::kObjectAnswer).body)
+                                    .substr(sizeof(ObjectAnswerHead)))
+              ->kind == ReturnKind::kStore);
+    CHECK_FALSE(f.owner.resolver.holds_answers());
+  }
+  SECTION("there is none") {
+    f.Pass(LateAnswers::kPatience, LateAnswers::kPatience);
+    CHECK(answers() == 1);
+    made = new_value();
+    CHECK(answers() == 1);  // At once: the store is full.
+    f.Pass(LateAnswers::kFullFor, LateAnswers::kFullFor);
+    made = new_value();
+    CHECK(answers() == 0);
+  }
+  SECTION("the borrower dies before") {
+    f.owner.OnProcessDied({1, 7}, {}, UINT64_MAX);
+    f.Pass(LateAnswers::kPatience, LateAnswers::kPatience);
+    CHECK(answers() == 0);
+  }
+}
+
 TEST_CASE("many objects on other nodes are asked for again in few frames") {
   Waits f;
   std::vector<ObjectHandle> wanted;

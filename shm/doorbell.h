@@ -28,7 +28,7 @@
 // second look covers it. Two senders may share a bit: both are looked at. watch.pml is the model.
 //
 // Late. A sender may take its time between publishing and the fence, and publish more meanwhile: it
-// looks at the state behind all of it (mailbox.h, PutBellsOff).
+// looks at the state behind all of it (mailbox.h, PutBellsOff; LATE in the model).
 //
 // Crash. A sender that dies or stops between its exchange and its wake leaves kAwake with the
 // receiver asleep. So the raylet rings every peer of a dead process (RingAfterDeath), and no wait

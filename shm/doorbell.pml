@@ -11,6 +11,7 @@
 //   DIE      senders may die at any step.       RAYLET  each death is followed by RingAfterDeath.
 //   PAUSE    senders may stop for ever between exchange and wake.
 //   TIMED    no sleep is for ever: it ends when a frame waits and nothing else can happen.
+//   LATE     the bell for a work frame may be put off (mailbox.h): it is rung once, behind more frames.
 // Planted faults, each of which must be found:
 //   UNGUARDED         old = load; plain store of kAwake; wake if old asked for it.
 //   NO_FENCE          the sender's load may pass its store of the frame (store buffer).
@@ -19,6 +20,7 @@
 //   NO_REAWAY         the background thread does not say kAway again after it was called.
 //   CLEAR_LATE        it clears the knock after its look at the rings.
 //   WORK_ONLY_DEATH   RingAfterDeath forgets the background thread.
+//   NEVER_RUNG        a bell that was put off is forgotten.
 //
 // spin: -DN=1 -DF=3 => pass
 // spin: -DN=2 -DF=2 => pass
@@ -29,6 +31,10 @@
 // spin-long: -DN=2 -DF=2 -DPAUSE -DTIMED => pass
 // spin: -DN=2 -DF=1 -DPAUSE -DTIMED => pass
 // spin: -DN=2 -DF=1 -DDIE -DTIMED => pass
+// spin: -DN=1 -DF=3 -DLATE => pass
+// spin: -DN=2 -DF=2 -DLATE => pass
+// spin: -DN=2 -DF=1 -DLATE -DDIE -DRAYLET => pass
+// spin-long: -DN=2 -DF=2 -DLATE -DDIE -DRAYLET => pass
 // spin: -DN=1 -DF=2 -DUNGUARDED => fail
 // spin: -DN=1 -DF=1 -DNO_FENCE => fail
 // spin: -DN=1 -DF=1 -DNO_SLEEPER_FENCE => fail
@@ -38,6 +44,7 @@
 // spin: -DN=2 -DF=1 -DDIE => fail
 // spin: -DN=2 -DF=1 -DDIE -DRAYLET -DWORK_ONLY_DEATH => fail
 // spin: -DN=2 -DF=1 -DPAUSE => fail
+// spin: -DN=1 -DF=2 -DLATE -DNEVER_RUNG => fail
 
 #define AWAKE 0
 #define ASLEEP 1
@@ -99,7 +106,11 @@ inline ring_bell() {
 active [N] proctype Sender() {
   byte sent = 0, old, seen;
   bit lane;
+  bool late = false;  // A bell for work is put off.
   do
+#ifdef LATE
+  :: late -> lane = WORK; late = false; ring_bell(); d_step { old = 0; seen = 0 }
+#endif
   :: sent < F ->
      if :: lane = WORK :: lane = CONTROL fi;
 #ifdef NO_FENCE
@@ -111,9 +122,21 @@ active [N] proctype Sender() {
      published[lane]++;
 #endif
      sent++;
+#ifdef LATE
+     if
+#ifdef NEVER_RUNG
+     :: lane == WORK -> skip
+#else
+     :: lane == WORK -> late = true
+#endif
+     :: lane == WORK -> late = false; ring_bell()
+     :: lane == CONTROL -> ring_bell()
+     fi;
+#else
      ring_bell();
+#endif
      d_step { old = 0; seen = 0; lane = 0 }  // Forgotten, so that fewer states differ.
-  :: sent == F -> break
+  :: sent == F && !late -> break
   od;
 end_dead: skip
 }

@@ -134,6 +134,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& c
   absl::StatusOr<ArgumentList> values = ValuesOf(given);
   if (!values.ok()) return values.status();
   Lock lock(*driver_);
+  if (absl::Status stored = departures_->Store(lock, *values); !stored.ok()) return stored;
   const proto::GcsRequest request =
       core_->actor_directory.Detached(*creation, *values, name_space, job());
   absl::StatusOr<ObjectHandle> made = TakeName(lock, request);

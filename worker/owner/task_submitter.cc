@@ -82,6 +82,10 @@ size_t TaskSubmitter::Depth(const LeaseKey& key) const {
   return std::clamp<size_t>(kWorkAhead / std::max<Nanos>(key.typical_run, 1), 1, kMaxDepth);
 }
 
+bool TaskSubmitter::IsWornOut(const OwnedLease& lease, const TemplateRecord& spec) {
+  return spec.spec.max_calls() != 0 && lease.pushes >= spec.spec.max_calls();
+}
+
 OwnedLease* TaskSubmitter::Choose(LeaseKey& key) {
   const size_t depth = Depth(key);
   NodeNumber wanted = 0;  // With most bytes of the next task's arguments.
@@ -91,10 +95,11 @@ OwnedLease* TaskSubmitter::Choose(LeaseKey& key) {
       if (bytes > most) std::tie(most, wanted) = std::pair(bytes, node);
     }
   }
+  const TemplateRecord& next = *key.queue.first->spec;
   OwnedLease* best = nullptr;
   for (auto& lease : key.leases) {
     if (lease->revoked || lease->taking_back || lease->in_flight.size >= depth ||
-        lease->in_flight.bytes >= limits_.max_untaken) {
+        lease->in_flight.bytes >= limits_.max_untaken || IsWornOut(*lease, next)) {
       continue;
     }
     const bool there = lease->worker->process.node == wanted;
@@ -171,9 +176,8 @@ void TaskSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   // Slower at once, faster gradually: a wrong guess that tasks are short makes others wait behind a
   // long one.
   key.typical_run = run > key.typical_run ? run : key.typical_run - (key.typical_run - run) / 4;
-  const uint32_t max_calls = task.spec->spec.max_calls();
+  const bool worn_out = IsWornOut(lease, *task.spec);
   if (tasks_.Finish(reply, from) == TaskTable::Outcome::kRetry) Delay(task);
-  const bool worn_out = max_calls != 0 && lease.pushes >= max_calls;
   if (lease.in_flight.empty() && (worn_out || lease.revoked)) {
     Return(lease, worn_out);
     Pump(key);
@@ -191,6 +195,7 @@ void TaskSubmitter::OnReturned(TaskRecord& task) {
   lease.in_flight.Remove(&task);
   lease.taking_back = false;
   task.returned_before = true;
+  const bool worn_out = IsWornOut(lease, *task.spec);
   if (task.cancelled) {
     tasks_.Fail(task, CancelledBeforeStart(tasks_.Describe(task)));
   } else {
@@ -200,7 +205,7 @@ void TaskSubmitter::OnReturned(TaskRecord& task) {
     task.target = {};
     key.queue.PushFront(&task);
   }
-  if (lease.revoked && lease.in_flight.empty()) Return(lease, false);
+  if (lease.in_flight.empty() && (worn_out || lease.revoked)) Return(lease, worn_out);
   UpdateDemand(key);
   for (auto& other : key.leases) {
     if (other->in_flight.empty() && !other->revoked) return Pump(key);

@@ -10,6 +10,8 @@ constexpr Nanos kGrantPatience = 100 * kMillisecond;  // Without a word about me
 constexpr Nanos kMostPatience = 5 * kSecond;
 // A store that is full holds up one call in this time, not each.
 constexpr Nanos kFullFor = kSecond;
+// With calls that nobody executes: they wait for what may never be there.
+constexpr Nanos kIdlePatience = 5 * kSecond;
 
 }  // namespace
 
@@ -18,11 +20,11 @@ void Departures::Await(Driver::Lock& lock) {
   const Nanos begun = clock_.Now();
   if (begun < full_until_) return;
   const Driver::WithoutInterrupts until_the_end;  // Nobody here could pass an exception on.
-  for (Nanos now = begun; references.has_unpromoted(); now = clock_.Now()) {
+  for (Nanos now = begun; references.unpromoted() != 0; now = clock_.Now()) {
     const uint64_t version = core_.store->room_version();
     const absl::Status status = driver_.DriveUntil(
         lock, std::min(begun + kMostPatience, now + kGrantPatience),
-        [&] { return !references.has_unpromoted() || core_.store->room_version() != version; },
+        [&] { return references.unpromoted() == 0 || core_.store->room_version() != version; },
         WaitsFor::kRoom);
     if (absl::IsDeadlineExceeded(status)) full_until_ = clock_.Now() + kFullFor;
     if (!status.ok()) return;
@@ -32,36 +34,65 @@ void Departures::Await(Driver::Lock& lock) {
 void Departures::AwaitCalls(Driver::Lock& lock, Nanos deadline) {
   const Driver::WithoutInterrupts until_the_end;
   TaskTable& tasks = core_.owner.tasks;
-  uint32_t cookie = 0;
-  uint64_t awaited = 0;
-  const auto is_under_way = [](const TaskRecord& task) {
+  const uint64_t end = core_.owner.references.NextSequence() << 16;
+  const auto is_awaited = [end](const TaskRecord& task) {
     const ActorClient* const actor = task.target.actor();
-    return task.state != TaskState::kFinished && (actor == nullptr || !actor->own) &&
+    return task.state != TaskState::kFinished && task.sequence_bits < end &&
+           (actor == nullptr || !actor->own) &&
            task.spec->spec.kind() != proto::TaskTemplate::ACTOR_CREATION;
   };
   // Of many calls one is looked at, most likely the last to end.
-  (void)driver_.DriveUntil(lock, deadline, [&] {
-    const TaskRecord* const known = awaited == 0 ? nullptr : tasks.Find(cookie, awaited);
-    if (known != nullptr && is_under_way(*known)) return false;
-    awaited = 0;
+  uint32_t cookie = 0;
+  uint64_t last = 0;
+  const auto have_ended = [&] {
+    const TaskRecord* const known = last == 0 ? nullptr : tasks.Find(cookie, last);
+    if (hurries_) return true;
+    if (known != nullptr && is_awaited(*known)) return false;
+    last = 0;
     tasks.ForEach([&](const TaskRecord& task) {
-      if (task.sequence_bits < awaited || !is_under_way(task)) return;
+      if (task.sequence_bits < last || !is_awaited(task)) return;
       cookie = task.cookie;
-      awaited = task.sequence_bits;
+      last = task.sequence_bits;
     });
-    return awaited == 0;
-  });
+    return last == 0;
+  };
+  const auto left = [&] {
+    size_t pushed = 0, others = 0;
+    tasks.ForEach([&](const TaskRecord& task) {
+      if (is_awaited(task)) ++(task.state == TaskState::kPushed ? pushed : others);
+    });
+    return std::pair(pushed, others);
+  };
+  auto before = left();
+  for (Nanos now = clock_.Now(); now < deadline; now = clock_.Now()) {
+    const absl::Status status =
+        driver_.DriveUntil(lock, std::min(deadline, now + kIdlePatience), have_ended);
+    if (!absl::IsDeadlineExceeded(status)) return;
+    const auto after = left();
+    if (after.first == 0 && after == std::exchange(before, after)) return;
+  }
 }
 
-absl::Status Departures::StoreNested(Driver::Lock& lock, std::span<const ObjectHandle> nested) {
+// False: some value finds no memory.
+bool Departures::StoreSmall(ObjectEntry& entry) {
+  if (!entry.owned || entry.state != ObjectState::kValue || entry.location.known()) return true;
+  core_.owner.references.Outgoing(entry);
+  return entry.location.known();
+}
+
+absl::Status Departures::StoreNested(Driver::Lock& lock, const ArgumentList& arguments) {
+  const size_t before = core_.owner.references.unpromoted();
   bool stored = true;
-  for (const ObjectHandle& handle : nested) {
-    ObjectEntry& entry = *handle.entry();
-    if (!entry.owned || entry.state != ObjectState::kValue || entry.location.known()) continue;
-    core_.owner.references.Outgoing(entry);
-    stored = stored && entry.location.known();
-  }
-  if (stored) return absl::OkStatus();
+  for (const ObjectHandle& handle : arguments.nested())
+    stored = StoreSmall(*handle.entry()) && stored;
+  // A small value that is an argument itself travels with the call, and takes what is in it along.
+  ArgumentCodec::ForEachReference(arguments, [&](const ObjectHandle& handle) {
+    const ObjectEntry& entry = *handle.entry();
+    if (!entry.extra || !entry.owned || entry.state != ObjectState::kValue) return;
+    for (ObjectEntry* inner : entry.extra->nested) stored = StoreSmall(*inner) && stored;
+  });
+  // What lies deeper shows there.
+  if (stored && core_.owner.references.unpromoted() <= before) return absl::OkStatus();
   if (WithoutWaiting::IsOn()) return absl::UnavailableError("memory of the store is on its way");
   Await(lock);
   return absl::OkStatus();

@@ -6,18 +6,19 @@
 // millisecond, and later on a busy machine. What it has used up it asks for again only when the next
 // value finds none.
 //
-// Calls. They end with their owner: an actor that ends in order waits for those that it has made.
+// Calls. They end with their owner: an actor that ends in order waits for those that it has made
+// until then.
 //
 // Under the driver's lock, which waits give back.
 #pragma once
 
-#include <span>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "worker/core/process_core.h"
 #include "worker/driver.h"
+#include "worker/owner/argument_codec.h"
 #include "worker/runtime.h"
 
 namespace sheaf {
@@ -35,29 +36,33 @@ class Departures {
   }
   // Waits until all small values whose references leave are in the store, or it is full.
   void Await(Driver::Lock& lock);
-  // Waits, until `deadline` at most, while a call of this process is under way, if its end can come:
-  // not for those of the actor that this process is, as it takes none any more. For constructors
-  // only those wait who have called their actors.
+  // Waits, until `deadline` at most, for the calls that this process has made so far; less long while
+  // none of them is with who executes it. Not for those that run in this process, nor for
+  // constructors: who has called their actors waits for that.
   void AwaitCalls(Driver::Lock& lock, Nanos deadline);
+  // No wait for calls goes on, or begins.
+  void Hurry() { hurries_ = true; }
   // The same as Await for those that `arguments` refer to. kUnavailable: it would have to wait, and the
   // thread is WithoutWaiting.
   absl::Status Store(Driver::Lock& lock, const ArgumentList& arguments);
 
  private:
-  absl::Status StoreNested(Driver::Lock& lock, std::span<const ObjectHandle> nested);
+  absl::Status StoreNested(Driver::Lock& lock, const ArgumentList& arguments);
+  bool StoreSmall(ObjectEntry& entry);
 
   ProcessCore& core_;
   Driver& driver_;
   Clock& clock_;
   bool has_reserved_ = false;
   Nanos full_until_ = 0;  // The store, for all that is known.
+  bool hurries_ = false;
 };
 
 inline absl::Status Departures::Store(Driver::Lock& lock, const ArgumentList& arguments) {
   Reserve();
-  if (arguments.nested().empty()) [[likely]]
+  if (!ArgumentCodec::RefersToObjects(arguments)) [[likely]]
     return absl::OkStatus();
-  return StoreNested(lock, arguments.nested());
+  return StoreNested(lock, arguments);
 }
 
 }  // namespace sheaf

@@ -120,9 +120,12 @@ void OwnerState::OnTransitDone(ProcessId from, const Frame& frame) {
 
 void OwnerState::OnActorControl(ProcessId from, const Frame& frame) {
   const auto control = ParseFrame<proto::ActorControl>(frame);
-  if (!control.ok() || !control->kill()) return;
+  if (!control.ok()) return;
   const auto actor = ActorId::FromBinary(control->actor_id());
   if (!actor.ok()) return;
+  if (control->leaves() && created_actors.ProcessOf(*actor) == from)
+    created_actors.NoteLeaving(*actor);
+  if (!control->kill()) return;
   created_actors.Kill(
       *actor, control->no_restart(),
       created_actors.ProcessOf(*actor) == from ? "it asked for its end" : "kill was called");

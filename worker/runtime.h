@@ -309,11 +309,13 @@ class Runtime {
   virtual absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,
                                                 proto::TaskTemplate* creation) = 0;
   virtual absl::Status Kill(const ObjectHandle& actor, bool no_restart) = 0;
-  // In an actor's process: ends the actor for good. The caller takes no further calls, and has
-  // answered the running one. The others that run have `patience` to be answered first, and the calls
-  // that this process has made 30 s from now to end; then `before` is called, without locks.
-  // kFailedPrecondition: this process is no actor.
-  virtual absl::Status ExitActor(Nanos patience = 0, absl::FunctionRef<void()> before = [] {}) = 0;
+  // In an actor's process: ends the actor for good. The caller has answered the running call; those
+  // that have not begun are refused from now on. If `awaits_others`, those that run on other threads
+  // are answered first; then `before` is called, without locks; then the calls that this process has
+  // made come to their ends. `patience` is for all of that; what cannot begin is not waited for as
+  // long. kFailedPrecondition: this process is no actor.
+  virtual absl::Status ExitActor(Nanos patience, bool awaits_others,
+                                 absl::FunctionRef<void()> before) = 0;
 
   // Placement groups; the state is waited for with WaitGroup.
   virtual absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) = 0;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr Nanos kGcsWait = 30 * kSecond;
 constexpr Nanos kMakerWait = 2 * kSecond;  // For its word on an actor whose name is refused.
-constexpr Nanos kCallsOfLeaver = 30 * kSecond;
 constexpr Nanos kLongestPause = 100 * kMillisecond;  // Between questions who has a name.
+constexpr char kAskedForEnd[] = "it asked for its end";
 
 }  // namespace
 
@@ -182,29 +182,34 @@ absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
   return ended;
 }
 
-absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> before) {
-  ActorId id;
-  bool detached = false;
-  const Nanos calls_end = Deadline(clock_.Now(), kCallsOfLeaver);
-  {
-    Lock lock(*driver_);
-    id = core_->executor.actor_id();
-    detached = core_->executor.is_detached_actor();
-    // A call counts as running until its answer has left.
-    const auto is_alone = [this, own = current_call.origin.task] {
-      bool alone = true;
-      core_->executor.ForEachRunning(
-          [&](const CallExecution& call) { alone = alone && call.task() == own; });
-      return alone;
-    };
-    actor_leaves_ = true;
-    if (patience > 0) (void)driver_->DriveUntil(lock, Deadline(clock_.Now(), patience), is_alone);
-    departures_->AwaitCalls(lock, calls_end);
-    departures_->Await(lock);
-  }
+absl::Status RuntimeImpl::ExitActor(Nanos patience, bool awaits_others,
+                                    absl::FunctionRef<void()> before) {
+  const Nanos deadline = Deadline(clock_.Now(), patience);
+  Lock lock(*driver_);
+  const ActorId id = core_->executor.actor_id();
   if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");
+  const bool detached = core_->executor.is_detached_actor();
+  core_->executor.RefuseCalls(
+      {ErrorKind::kActorDied,
+       absl::StrCat("the actor (", id.ToHex(), ") was ended: ", kAskedForEnd),
+       {}});
+  if (!detached) core_->actor_directory.Leave(id);
+  // A call counts as running until its answer has left.
+  const auto is_alone = [this, own = current_call.origin.task] {
+    bool alone = true;
+    core_->executor.ForEachRunning(
+        [&](const CallExecution& call) { alone = alone && call.task() == own; });
+    return alone;
+  };
+  actor_leaves_ = true;
+  if (awaits_others) (void)driver_->DriveUntil(lock, deadline, is_alone);
+  lock.Unlock();
   before();
-  return EndActor(id, detached, /*no_restart=*/true, "it asked for its end");
+  lock.Relock();
+  departures_->AwaitCalls(lock, deadline);
+  departures_->Await(lock);
+  lock.Unlock();
+  return EndActor(id, detached, /*no_restart=*/true, kAskedForEnd);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {

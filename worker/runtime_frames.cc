@@ -77,8 +77,11 @@ void RuntimeImpl::OnHostFrame(const Frame& frame) {
       const auto shutdown = ParseFrame<proto::Shutdown>(frame);
       if (options_.driver)
         EndRaylet("the node shuts down: " + (shutdown.ok() ? shutdown->reason() : ""));
-      if (shutdown.ok() && shutdown->patience_ns() > 0)
+      if (shutdown.ok() && shutdown->patience_ns() > 0) {
         leaves_by_ = Deadline(clock_.Now(), shutdown->patience_ns() / 10 * 9);
+      } else {
+        departures_->Hurry();
+      }
       Leave();
       return;
     }

@@ -17,7 +17,7 @@ namespace sheaf {
 std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle> nested) {
   Lock lock(*driver_);
   std::vector<NestedReference> out = core_->Outgoing(nested);
-  if (!core_->owner.references.has_unpromoted()) [[likely]]
+  if (core_->owner.references.unpromoted() == 0) [[likely]]
     return out;
   departures_->Await(lock);
   return core_->Outgoing(nested);
@@ -187,7 +187,13 @@ int RuntimeImpl::RunWorker() {
     lock.Relock();
   }
   PublishMetrics();
-  if (leaves_by_ != 0) departures_->AwaitCalls(lock, leaves_by_);
+  if (leaves_by_ != 0) {  // Nobody has a handle of it but itself.
+    core_->executor.RefuseCalls({ErrorKind::kActorDied,
+                                 absl::StrCat("the actor (", core_->executor.actor_id().ToHex(),
+                                              ") was ended: no handle of it is left"),
+                                 {}});
+    departures_->AwaitCalls(lock, leaves_by_);
+  }
   if (!driver_->ended()) departures_->Await(lock);
   if (!driver_->ended()) {
     SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());

@@ -246,11 +246,12 @@ int RunWorker() {
   return worker.RunWorker();
 }
 
-void ExitActor() {
+void ExitActor(double patience_s) {
   absl::Status status;
   {
     const WithoutGil free;
-    status = CurrentRuntime()->ExitActor();
+    status = CurrentRuntime()->ExitActor(static_cast<Nanos>(patience_s * kSecond),
+                                         /*awaits_others=*/false, [] {});
   }
   if (!status.ok()) ThrowStatus(status);
 }
@@ -299,7 +300,8 @@ void BindSession(nb::module_& module) {
   module.def(
       "crc32c", [](const nb::bytes& data) { return Crc32c({data.c_str(), data.size()}); },
       "CRC-32C of the bytes.");
-  module.def("exit_actor", &ExitActor, "Ends the actor that this process is, for good.");
+  module.def("exit_actor", &ExitActor, nb::arg("patience_s"),
+             "Ends the actor that this process is, for good; its calls have so long to end.");
   module.def(
       "follow_spans", [] { FollowsSpans() = true; },
       "From here on calls look for a span of the user's.");

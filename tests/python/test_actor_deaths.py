@@ -340,3 +340,81 @@ def test_calls_of_an_actor_that_ends_in_order_come_to_their_ends(kind, leaves):
             lambda: sheaf.get(count.calls_so_far.remote(), timeout=WAIT_S) == 10,  # noqa: B023
             "a call does not come",
         )
+
+
+@sheaf.remote(num_cpus=0)
+class Leaver:
+    def pid(self):
+        return os.getpid()
+
+    def slow(self, begun, gate):
+        begun.touch()
+        wait_for(gate)
+
+    def leave_asked(self, other):
+        """Its last call asks it for something itself."""
+        other.ask.remote(sheaf.get_runtime_context().current_actor)
+        sheaf.actor.exit_actor()
+
+    def leave_asking(self, begun, gate):
+        self.other = Leaver.remote()
+        self.other.slow.remote(begun, gate)
+        sheaf.actor.exit_actor()
+
+    def leave_with_last_words(self, count):
+        self.count = count
+        sheaf.actor.exit_actor()
+
+    def __ray_shutdown__(self):
+        if hasattr(self, "count"):
+            self.count.add.remote()
+
+
+@sheaf.remote(num_cpus=0)
+class Asker:
+    def __init__(self):
+        self.heard = None
+
+    def ask(self, actor):
+        try:
+            sheaf.get(actor.pid.remote(), timeout=WAIT_S)
+        except ActorDiedError as error:
+            self.heard = str(error)
+
+    def answer(self):
+        return self.heard
+
+
+def test_an_actor_that_waits_for_its_calls_refuses_those_of_others():
+    asker, leaver = Asker.remote(), Leaver.remote()
+    begun = time.monotonic()
+    with pytest.raises(ActorDiedError):
+        sheaf.get(leaver.leave_asked.remote(asker), timeout=WAIT_S)
+    assert "exit_actor" in sheaf.get(asker.answer.remote(), timeout=WAIT_S)
+    assert time.monotonic() - begun < 20  # Not until its patience ends.
+
+
+def test_the_last_words_of_an_actor_that_asked_for_its_end_arrive():
+    for _ in range(4):
+        count, leaver = Count.remote(), Leaver.remote()
+        with pytest.raises(ActorDiedError):
+            sheaf.get(leaver.leave_with_last_words.remote(count), timeout=WAIT_S)
+        wait_until(
+            lambda: sheaf.get(count.calls_so_far.remote(), timeout=WAIT_S) == 1,  # noqa: B023
+            "its call does not come",
+        )
+
+
+def test_an_actor_that_dies_while_it_leaves_is_not_restarted(tmp_path):
+    leaver = Leaver.options(max_restarts=-1, max_task_retries=-1).remote()
+    pid = sheaf.get(leaver.pid.remote(), timeout=WAIT_S)
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    leaves = leaver.leave_asking.remote(begun, gate)
+    wait_until(begun.exists, "its call does not begin")
+    with pytest.raises(ActorDiedError):  # It leaves.
+        sheaf.get(leaver.pid.remote(), timeout=WAIT_S)
+    assert is_running(pid)
+    os.kill(pid, signal.SIGKILL)
+    for call in leaves, leaver.pid.remote():
+        with pytest.raises(ActorDiedError):
+            sheaf.get(call, timeout=WAIT_S)

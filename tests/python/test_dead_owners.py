@@ -5,6 +5,7 @@ The first value of a process is the one in danger: it has no memory of the store
 
 import os
 import signal
+import time
 
 import pytest
 import sheaf
@@ -43,6 +44,13 @@ class Owner:
 
     def hand(self, keeper):
         sheaf.get(keeper.keep.remote([sheaf.put(b"value")]))
+
+    def fill_and_hand_in_a_value(self, keeper):
+        """What it had of the store is used up before the values in the last value leave."""
+        kept = [sheaf.put(b"x" * 30_000) for _ in range(8)]
+        sheaf.get(keeper.count.remote())
+        keeper.keep.remote(sheaf.put(kept))
+        time.sleep(WAIT_S)
 
     def hand_and_leave(self, keeper):
         keeper.keep.remote([sheaf.put(b"value")])
@@ -92,3 +100,32 @@ def test_a_value_in_a_result_beside_one_in_an_argument():
         (reference,) = sheaf.get(owner.hand_and_make.remote(keeper), timeout=WAIT_S)
         os.kill(pid, signal.SIGKILL)
         assert sheaf.get(reference, timeout=WAIT_S) == b"value"
+
+
+@sheaf.remote(num_cpus=0)
+class Killer:
+    def __init__(self):
+        self.boxes = []
+
+    def count(self):
+        return len(self.boxes)
+
+    def expect(self, pid):
+        self.pid = pid
+
+    def keep(self, box):
+        os.kill(self.pid, signal.SIGKILL)
+        self.boxes.append(box)
+
+    def sizes(self):
+        return [[len(sheaf.get(ref, timeout=WAIT_S)) for ref in box] for box in self.boxes]
+
+
+def test_values_in_a_value_that_is_an_argument():
+    killer = Killer.remote()
+    for _ in range(ROUNDS):
+        owner, pid = new_owner()
+        sheaf.get(killer.expect.remote(pid), timeout=WAIT_S)
+        with pytest.raises(ActorDiedError):
+            sheaf.get(owner.fill_and_hand_in_a_value.remote(killer), timeout=WAIT_S)
+    assert sheaf.get(killer.sizes.remote(), timeout=WAIT_S) == [[30_000] * 8] * ROUNDS

@@ -83,6 +83,13 @@ void ActorDirectory::End(ActorId actor, bool no_restart, const char* reason) {
   }
 }
 
+void ActorDirectory::Leave(ActorId actor) {
+  proto::ActorControl control;
+  control.set_actor_id(actor.Binary());
+  control.set_leaves(true);
+  SendMessage(owner_.transport.To(actor.maker()), FrameKind::kActorControl, control);
+}
+
 proto::GcsRequest ActorDirectory::EndOfDetached(ActorId actor, bool no_restart,
                                                 const char* reason) {
   proto::GcsRequest request;

@@ -80,7 +80,7 @@ void ProcessCore::HandleOwnFrames() {
 
 bool ProcessCore::AfterFrames() {
   owner.references.CollectDropped();
-  const bool promoted = !owner.references.has_unpromoted() || PromoteLate();
+  const bool promoted = owner.references.unpromoted() == 0 || PromoteLate();
   if (owner.resolver.holds_answers()) [[unlikely]]
     owner.resolver.AnswerKept();
   if (actor_directory.awaits_answers()) [[unlikely]]
@@ -100,7 +100,7 @@ bool ProcessCore::PromoteLate() {
 
 bool ProcessCore::KeepHouse(size_t steps) {
   const bool more = owner.references.CollectDropped(steps);
-  if (!owner.references.has_unpromoted()) return more;
+  if (owner.references.unpromoted() == 0) return more;
   PromoteLate();
   return more || store->room_version() != promoted_at_;
 }

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,8 @@ class TaskExecutor {
   }
   // The constructor has run. kNone: well; else why the calls that wait for it fail.
   void CountConstructed(const Error& failure);
+  // The actor leaves: calls of its methods that have not begun fail with `why`, now and later.
+  void RefuseCalls(Error why);
   size_t queued() const;
   template <class Visit>
   void ForEachRunning(Visit visit) {
@@ -166,6 +169,7 @@ class TaskExecutor {
   // Pushes of a lease that has not begun here.
   std::deque<std::pair<ProcessId, std::string>> early_;
   std::deque<std::shared_ptr<CallExecution>> before_construction_;
+  std::optional<Error> refusal_;
   bool is_actor_ = false, is_async_ = false, constructed_ = false;
   ActorId actor_id_;
   Nanos may_begin_until_ = kForever;  // Of detached actors: kActorLease.

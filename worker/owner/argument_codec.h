@@ -35,6 +35,14 @@ class ArgumentCodec {
   }
   static std::span<const ObjectHandle> Nested(const ArgumentList& list) { return list.nested_; }
   static size_t references(const ArgumentList& list) { return list.references_.size(); }
+  static bool RefersToObjects(const ArgumentList& list) {
+    return !list.references_.empty() || !list.nested_.empty();
+  }
+  // The arguments that are objects.
+  template <class Visit>
+  static void ForEachReference(const ArgumentList& list, Visit visit) {
+    for (const auto& reference : list.references_) visit(reference.object);
+  }
   // The object is `count` small arguments, encoded.
   static void AddPack(ArgumentList& list, const ObjectHandle& object, size_t count) {
     list.AddReference(object);

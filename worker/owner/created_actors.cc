@@ -240,6 +240,10 @@ void CreatedActors::Kill(ActorId id, bool no_restart, const std::string& reason)
   EndLease(*actor, reason);
 }
 
+void CreatedActors::NoteLeaving(ActorId id) {
+  if (CreatedActor* actor = Find(id)) actor->restarts_left = 0;
+}
+
 void CreatedActors::EndForGood(CreatedActor& actor, const std::string& reason, Nanos patience) {
   EndLease(actor, reason, patience);
   SetDead(actor, {ErrorKind::kActorDied,

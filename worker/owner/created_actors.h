@@ -57,6 +57,8 @@ class CreatedActors final : public TaskDispatcher {
   void OnProcessDied(ProcessId process, const proto::Death& death);
   void OnQuery(ProcessId from, const proto::ActorQuery& query);
   void Kill(ActorId actor, bool no_restart, const std::string& reason);
+  // It will end, and is not restarted if that is by a death.
+  void NoteLeaving(ActorId actor);
   // No handle is left anywhere, and no call of it: its process runs what users have for its end.
   void OnUnreferenced(ObjectId creation_object);
   // `ended` is called once for each named actor that ended for good: its name is free.

@@ -38,7 +38,8 @@ class LateAnswers {
 
   // Whether `object`, which is ready, is to be kept first.
   bool Wants(const ObjectEntry& object) const {
-    return object.unpromoted && object.state == ObjectState::kValue && clock_.Now() >= full_until_;
+    return object.unpromoted && !object.location.known() && object.state == ObjectState::kValue &&
+           clock_.Now() >= full_until_;
   }
   void Add(ProcessId to, ObjectEntry& object) {
     waiting_.push_back({ObjectHandle(&object), to, clock_.Now() + kPatience});
@@ -51,7 +52,8 @@ class LateAnswers {
   void Take(Answer answer) {
     const Nanos now = clock_.Now();
     for (auto& late : std::exchange(waiting_, {})) {
-      const bool kept = !late.object.entry()->unpromoted;
+      const ObjectEntry& entry = *late.object.entry();
+      const bool kept = entry.location.known() || !entry.unpromoted;
       if (!kept && now >= late.until) full_until_ = now + kFullFor;
       if (kept || now < full_until_) {
         answer(late.to, *late.object.entry());

@@ -108,7 +108,7 @@ TEST_CASE("a value whose copy in the store is lost is said by its owner, and cop
   f.Query({1, 7}, ids, /*lost=*/true);
   CHECK(kind_of() == ReturnKind::kValue);
   CHECK(f.store.freed == ids);
-  CHECK(f.owner.references.has_unpromoted());
+  CHECK(f.owner.references.unpromoted() != 0);
   CHECK(f.owner.references.PromoteAgain());
   CHECK(entry->location.known());
   CHECK_FALSE(entry->location.slot == lost.slot);

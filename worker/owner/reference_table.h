@@ -129,7 +129,7 @@ class ReferenceTable {
   }
   // Values that want a copy in the store, which had no room. PromoteAgain tries some of them; true:
   // it came to the end, or there is no room still.
-  bool has_unpromoted() const { return !unpromoted_.empty(); }
+  size_t unpromoted() const { return unpromoted_.size(); }
   bool PromoteAgain();
 
   // Runs `done` once the owners of all these know that this node holds them (at once if they do).

@@ -72,13 +72,13 @@ TEST_CASE("what found no room in the store is moved there later, unless somebody
   const ObjectHandle moved = b.Value(10'000);
   viewed.entry()->viewed = true;
   CHECK(b.table.value_bytes() == 30'000);
-  CHECK(b.table.has_unpromoted());
+  CHECK(b.table.unpromoted() != 0);
   b.store.tried = 0;
   CHECK(b.table.PromoteAgain());
   CHECK(b.store.tried == 1);  // There is no room: it need not be asked for each.
   b.store.room = true;
   CHECK(b.table.PromoteAgain());
-  CHECK_FALSE(b.table.has_unpromoted());
+  CHECK(b.table.unpromoted() == 0);
   CHECK(ObjectState{viewed.entry()->state} == ObjectState::kValue);
   CHECK(viewed.entry()->location.known());
   CHECK(ObjectState{moved.entry()->state} == ObjectState::kStore);
@@ -108,7 +108,7 @@ TEST_CASE("a value that only lineage holds wants no copy in the store any more")
   b.Collect();
   CHECK(entry->value == "vvvvv");
   CHECK(b.table.lineage_value_bytes() == 5);
-  CHECK_FALSE(b.table.has_unpromoted());
+  CHECK(b.table.unpromoted() == 0);
   b.table.DropLineageUse(*entry);
   b.Collect();
   CHECK(b.table.size() == 0);
@@ -144,7 +144,7 @@ TEST_CASE("a value that is freed while it waits for room is not promoted") {
   }
   b.Collect();
   CHECK(b.table.size() == 0);
-  CHECK_FALSE(b.table.has_unpromoted());
+  CHECK(b.table.unpromoted() == 0);
 }
 
 }  // namespace

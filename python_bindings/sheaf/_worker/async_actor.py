@@ -15,6 +15,7 @@ import contextvars
 import inspect
 import selectors
 import threading
+import time
 import traceback
 import types
 from collections.abc import Coroutine
@@ -314,17 +315,19 @@ def _forget(task: bytes) -> None:
         _leave()
 
 
-_LEAVING_S = 30.0
+_LEAVING_S = 30.0  # For the calls that run, and then for those that it has made.
 _leaving = False
+_leaves_by = 0.0
 _left = threading.Lock()  # Who has it ends the actor.
 
 
 def _begin_to_leave() -> None:
     """The actor asked for its end: the calls that run may end before it, within _LEAVING_S."""
-    global _leaving
+    global _leaving, _leaves_by
     if _leaving:
         return
     _leaving = True
+    _leaves_by = time.monotonic() + _LEAVING_S
     bound = threading.Timer(_LEAVING_S, _leave)
     bound.daemon = True
     bound.start()
@@ -333,7 +336,7 @@ def _begin_to_leave() -> None:
 def _leave() -> None:
     if _left.acquire(blocking=False):
         main.run_exit_functions()
-        _core.exit_actor()
+        _core.exit_actor(max(0.0, _leaves_by - time.monotonic()))
 
 
 async def _send_items(execution: Any, result: Any) -> None:

@@ -72,8 +72,11 @@ class ReceivedBlock {
   // Brings the bytes into memory of the block's own, so that CopyTo waits for nothing, at any time.
   // Errors as above.
   virtual absl::Status Keep() { return absl::OkStatus(); }
-  // Any thread, while CopyTo runs or before it does: it waits for no more bytes.
+  // The next are for any thread, while CopyTo or Keep runs or before it does. It waits for no more
+  // bytes.
   virtual void Interrupt() {}
+  // So many bytes have come.
+  virtual uint64_t arrived() const { return size(); }
 };
 
 struct LinksOptions {

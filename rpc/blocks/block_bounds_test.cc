@@ -260,7 +260,8 @@ TEST_CASE("a question that waits behind a refused one has its time for an answer
   const std::lock_guard lock(mutex);
   asked["refused"].front()(absl::NotFoundError("none"));
   CHECK(absl::IsNotFound(asking.Await("refused", 1).front()));
-  CHECK_FALSE(WaitUntil(kSecond, [&] { return !asking.IsOpen("behind"); }));  // It may take a while.
+  CHECK_FALSE(
+      WaitUntil(kSecond, [&] { return !asking.IsOpen("behind"); }));  // It may take a while.
   asked["behind"].front()(Block{"", {}, nullptr});
   CHECK(asking.Await("behind", 1).front().ToString() == "OK");
   for (const auto& respond : asked["first"]) respond(Block{"", {}, nullptr});

@@ -220,8 +220,8 @@ class BlockFetcher::Connection {
   void HandOver(Question& question, uint64_t size, std::string head, Nanos deadline) {
     if (fetcher_.options_.on_bytes) fetcher_.options_.on_bytes(size);
     const uint64_t follow = size == 0 ? 0 : size + sizeof(BlockCrc);
-    const auto unread = std::make_shared<Unread>(
-        Unread{socket_.get(), &fetcher_.moved_at_, deadline, follow});
+    const auto unread =
+        std::make_shared<Unread>(Unread{socket_.get(), &fetcher_.moved_at_, deadline, follow});
     const Links::FetchDone done = std::exchange(question.done, nullptr);
     done(std::make_unique<SocketBlock>(std::move(head), size, unread));
     unread->socket = nullptr;

@@ -65,7 +65,7 @@ class ReceivedBlock {
   virtual const std::string& head() const = 0;
   virtual uint64_t size() const = 0;  // Of the bytes.
   // `to` has size() bytes. Waits for those that have not come: for the timeout of the fetch, and
-  // over a connection for blocks then for as long as 64 KiB of them come in 5 s. kUnavailable,
+  // then for as long as 64 KiB of them come in 5 s. kUnavailable,
   // kDeadlineExceeded: not all came. kDataLoss: what came, which is in `to` now, has another
   // checksum than what was sent.
   virtual absl::Status CopyTo(std::span<char> to) = 0;

@@ -23,10 +23,6 @@ constexpr uint64_t kMostSkipped = 8 << 20;  // More than a chunk of an object.
 // is had sooner than the rest of a slow one.
 constexpr Nanos kSkipTime = 500 * kMillisecond;
 
-// Once an answer comes it is waited for as long as BlockSocket::kProgressBytes of it come within
-// this, as who answers has it: what is large may take its time over a slow link.
-constexpr Nanos kPatience = 5 * kSecond;
-
 // The bytes of an answer that are still in the socket, and their checksum.
 struct Unread {
   BlockSocket* socket;  // Null: they are to be had no more.
@@ -40,7 +36,7 @@ struct Unread {
     moved += bytes;
     if (moved < BlockSocket::kProgressBytes) return;
     const Nanos now = *moved_at = MonotonicNow();
-    deadline = std::max(deadline, now + kPatience);
+    deadline = std::max(deadline, now + BlockFetcher::kPatience);
     moved = 0;
   }
 };

@@ -33,6 +33,10 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
   static constexpr size_t kMostTogether = 16;
   static constexpr size_t kMostBytesTogether = 8 * 1024;
 
+  // What is on its way is waited for as long as BlockSocket::kProgressBytes come within this, as who
+  // answers has it: what is large may take its time over a slow link.
+  static constexpr Nanos kPatience = 5 * kSecond;
+
   struct Question {
     FetchTicket ticket;
     Digest key{};            // Of the link, that the ticket was made with,

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Fetches over the link itself, where the other end cannot be dialled: the connection that it keeps
 // up carries the question, and the answer in parts.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -94,7 +95,13 @@ absl::Status GrpcLinks::HandleFetch(const std::shared_ptr<Connection>& connectio
   if (found == link.link_fetches.end()) return absl::OkStatus();  // It was in time for nobody.
   const absl::Status added = found->second.block.Add(*part, payload);
   if (!added.ok()) return added;
-  if (!found->second.block.complete()) return absl::OkStatus();
+  const bool complete = found->second.block.complete();
+  link.blocks_moved += payload.size();
+  if (complete || link.blocks_moved >= BlockSocket::kProgressBytes) {
+    link.blocks_moved_at = MonotonicNow();
+    link.blocks_moved = 0;
+  }
+  if (!complete) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<ReceivedBlock>> block = found->second.block.Take();
   if (block.ok()) figures_.fetched_bytes += (*block)->size();
   ++running_;
@@ -103,11 +110,14 @@ absl::Status GrpcLinks::HandleFetch(const std::shared_ptr<Connection>& connectio
   return absl::OkStatus();
 }
 
-// Those whose time ends at `until`; all, with kForever.
+// Those whose time ends at `until`; all, with kForever. Blocks come in turns, so all have time while
+// one moves.
 void GrpcLinks::FailLinkFetches(Link* link, Nanos until, const absl::Status& reason,
                                 Actions* actions) {
+  const Nanos moves_until =
+      link->blocks_moved_at == 0 ? 0 : link->blocks_moved_at + BlockFetcher::kPatience;
   for (auto at = link->link_fetches.begin(); at != link->link_fetches.end();) {
-    if (at->second.deadline > until) {
+    if (std::max(at->second.deadline, moves_until) > until) {
       ++at;
       continue;
     }

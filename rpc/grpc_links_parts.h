@@ -86,6 +86,9 @@ struct GrpcLinks::Link {
   };
   std::map<uint64_t, LinkFetch> link_fetches;  // By number.
   uint64_t last_link_fetch = 0;
+  // When blocks moved over the link itself, as BlockFetcher::moved_at, and bytes of them since.
+  Nanos blocks_moved_at = 0;
+  size_t blocks_moved = 0;
   std::deque<uint64_t> sessions;  // The newest last.
 
   explicit Link(const LinkState::Options& options) : state(options) {}

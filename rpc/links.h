@@ -65,15 +65,18 @@ class ReceivedBlock {
   virtual const std::string& head() const = 0;
   virtual uint64_t size() const = 0;  // Of the bytes.
   // `to` has size() bytes. Waits for those that have not come: for the timeout of the fetch, and
-  // over a connection for blocks then for as long as 64 KiB of them come in 5 s. kUnavailable,
+  // then for as long as 64 KiB of them come in 5 s. kUnavailable,
   // kDeadlineExceeded: not all came. kDataLoss: what came, which is in `to` now, has another
   // checksum than what was sent.
   virtual absl::Status CopyTo(std::span<char> to) = 0;
   // Brings the bytes into memory of the block's own, so that CopyTo waits for nothing, at any time.
   // Errors as above.
   virtual absl::Status Keep() { return absl::OkStatus(); }
-  // Any thread, while CopyTo runs or before it does: it waits for no more bytes.
+  // The next are for any thread, while CopyTo or Keep runs or before it does. It waits for no more
+  // bytes.
   virtual void Interrupt() {}
+  // So many bytes have come.
+  virtual uint64_t arrived() const { return size(); }
 };
 
 struct LinksOptions {

@@ -176,6 +176,29 @@ TEST_CASE("an end that cannot be dialled is reached over the link that it keeps 
   CHECK((code == absl::StatusCode::kDeadlineExceeded || code == absl::StatusCode::kUnavailable));
 }
 
+TEST_CASE("blocks of an end that cannot be dialled may take as long as they move") {
+  LinksOptions options = TestLinksOptions();
+  options.silence_limit = 20 * kSecond;
+  TestNode outside({kOne}, options);
+  options.listen_address = "";
+  options.on_fetch = [](ProcessId, const std::string&, LinksOptions::Respond respond) {
+    auto bytes = std::make_shared<std::string>(1 << 20, 'b');
+    respond(Block{"", {bytes->data(), bytes->size()}, bytes});
+  };
+  TestNode inside({kTwo}, options);
+  Proxy proxy(outside.address());
+  inside.links().SetAddress(kOne, proxy.address());
+  inside.Send(kOne, "hello");
+  REQUIRE(outside.AwaitFrames(1));
+  proxy.Throttle(250'000);
+  const Nanos begin = MonotonicNow();
+  const auto block = outside.Fetch(kTwo, "x", 2 * kSecond);
+  REQUIRE(block.status().ToString() == "OK");
+  CHECK((*block)->size() == 1 << 20);
+  CHECK(MonotonicNow() - begin > 2 * kSecond);
+  proxy.Throttle(0);
+}
+
 TEST_CASE("of two connections dialled at once one stays") {
   for (int round = 0; round < 20; ++round) {
     TestNode one({kOne}), two({kTwo});

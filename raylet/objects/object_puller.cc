@@ -58,35 +58,34 @@ uint64_t ObjectPuller::ChunkLength(const PullState& pull, size_t chunk) const {
 }
 
 void ObjectPuller::Ask(const PullPtr& pull) {
-  if (pull->in_flight != 0) return;
+  if (!pull->coming.empty()) return;
   PullSource* chosen = pull->sources.ForFirst(deps_.clock.Now());
   if (chosen == nullptr) return FailIfHopeless(pull);
-  ++pull->in_flight;
-  ++chosen->in_flight;
   const NodeNumber node = chosen->node;
+  const uint64_t ask = pull->Asks(node, 0, deps_.clock.Now());
   const std::string request = RequestFor(*pull, node, 0, options_.chunk_bytes).SerializeAsString();
   deps_.blocks.Fetch(
       node, request, options_.fetch_timeout,
-      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull, node,
+      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull, target = pull->target, ask,
        most = options_.chunk_bytes](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
         if (answer.ok() && (*answer)->size() > most) {
           answer = absl::DataLossError("more bytes than were asked for");
         } else if (answer.ok()) {
-          const absl::Status whole = (*answer)->Keep();  // Until there is room.
+          const absl::Status whole = target->Keep(ask, **answer);  // Until there is room.
           if (!whole.ok()) answer = whole;
         }
         auto kept = std::make_shared<decltype(answer)>(std::move(answer));
-        gate->Post([this, alive, pull, node, kept] {
-          if (!alive.expired()) OnFirst(pull, node, std::move(*kept));
+        gate->Post([this, alive, pull, ask, kept] {
+          if (!alive.expired()) OnFirst(pull, ask, std::move(*kept));
         });
       });
 }
 
-void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,
+void ObjectPuller::OnFirst(const PullPtr& pull, uint64_t ask,
                            absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
-  --pull->in_flight;
-  if (PullSource* source = pull->sources.Find(node)) --source->in_flight;
-  if (pull->stage != Stage::kAsking) return EndIfIdle(pull);
+  const std::optional<PullState::Coming> coming = pull->Ends(ask);
+  if (!coming || pull->stage != Stage::kAsking) return EndIfIdle(pull);
+  const NodeNumber node = coming->node;
   proto::BlockHead head;
   if (!answer.ok()) {
     SourceFailed(*pull, node, answer.status());
@@ -106,6 +105,9 @@ void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,
       pull->source_attempt = head.attempt();
       pull->first = *std::move(answer);
       pull->first_from = node;
+      if (PullSource* source = pull->sources.Find(node))
+        source->speed =
+            PullSources::SpeedOf(pull->first->size(), deps_.clock.Now() - coming->asked_at);
       active_bytes_ += arrival.bytes() - pull->claimed;
       pull->claimed = arrival.bytes();
       return WaitForRoom(pull);
@@ -134,18 +136,18 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
   pull->cursor = size_t{options_.node} * 7919 % count;
   if (pull->first == nullptr) return Pump(pull);
   pull->chunks[0] = Chunk::kComing;
-  ++pull->in_flight;
-  if (PullSource* source = pull->sources.Find(pull->first_from)) ++source->in_flight;
+  const uint64_t ask = pull->Asks(pull->first_from, 0, deps_.clock.Now());
+  pull->coming.back().is_here = true;
   const std::shared_ptr<ReceivedBlock> first = std::move(pull->first);
   if (first->size() <= PullState::kCopiedAtOnce) {
-    OnChunk(pull, pull->first_from, 0, pull->target->Write(0, *first), {});
+    OnChunk(pull, ask, pull->target->Write(ask, 0, *first), {});
     return;
   }
   deps_.copier.Post([this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
-                     target = pull->target, first, from = pull->first_from] {
-    const absl::Status outcome = target->Write(0, *first);
-    gate->Post([this, alive, pull, from, outcome] {
-      if (!alive.expired()) OnChunk(pull, from, 0, outcome, {});
+                     target = pull->target, first, ask] {
+    const absl::Status outcome = target->Write(ask, 0, *first);
+    gate->Post([this, alive, pull, ask, outcome] {
+      if (!alive.expired()) OnChunk(pull, ask, outcome, {});
     });
   });
   Pump(pull);
@@ -153,7 +155,7 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
 
 void ObjectPuller::Pump(const PullPtr& pull) {
   const uint32_t most = pull->source_attempt ? options_.chunks_in_flight : 1;
-  while (pull->stage == Stage::kReceiving && pull->in_flight < most && AskForOne(pull)) {
+  while (pull->stage == Stage::kReceiving && pull->coming.size() < most && AskForOne(pull)) {
   }
   FailIfHopeless(pull);
 }
@@ -174,45 +176,44 @@ bool ObjectPuller::AskForOne(const PullPtr& pull) {
   const std::optional<PullSources::Choice> choice = pull->sources.ForChunk(
       [&](const PullSource& source) { return ChunkFor(*pull, source); }, deps_.clock.Now());
   if (!choice) return false;
-  FetchChunk(pull, *choice->source, choice->chunk);
+  FetchChunk(pull, choice->source->node, choice->chunk);
   return true;
 }
 
-void ObjectPuller::FetchChunk(const PullPtr& pull, PullSource& source, size_t chunk) {
+void ObjectPuller::FetchChunk(const PullPtr& pull, NodeNumber node, size_t chunk) {
   pull->chunks[chunk] = Chunk::kComing;
   pull->cursor = (chunk + 1) % pull->chunks.size();
-  ++pull->in_flight;
-  ++source.in_flight;
+  const uint64_t ask = pull->Asks(node, chunk, deps_.clock.Now());
   const uint64_t offset = chunk * options_.chunk_bytes;
   const uint64_t length = ChunkLength(*pull, chunk);
-  const NodeNumber node = source.node;
-  deps_.blocks.Fetch(
-      node, RequestFor(*pull, node, offset, length).SerializeAsString(), options_.fetch_timeout,
-      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull, target = pull->target,
-       attempt = pull->source_attempt, node, chunk, offset,
-       length](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
-        // On any thread: of the pull only what does not change is looked at.
-        proto::BlockHead head;
-        absl::Status outcome = answer.status();
-        if (answer.ok() && !head.ParseFromString((*answer)->head())) {
-          outcome = absl::DataLossError("a head that cannot be read");
-        } else if (answer.ok() && head.outcome() == proto::BlockHead::FOUND) {
-          outcome =
-              (*answer)->size() == length && head.attempt() == attempt.value_or(head.attempt())
-                  ? target->Write(offset, **answer)
-                  : absl::DataLossError("not the bytes that were asked for");
-        }
-        gate->Post([this, alive, pull, node, chunk, outcome, head = std::move(head)] {
-          if (!alive.expired()) OnChunk(pull, node, chunk, outcome, head);
-        });
-      });
+  deps_.blocks.Fetch(node, RequestFor(*pull, node, offset, length).SerializeAsString(),
+                     options_.fetch_timeout,
+                     [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
+                      target = pull->target, attempt = pull->source_attempt, ask, offset,
+                      length](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
+                       // On any thread: of the pull only what does not change is looked at.
+                       proto::BlockHead head;
+                       absl::Status outcome = answer.status();
+                       if (answer.ok() && !head.ParseFromString((*answer)->head())) {
+                         outcome = absl::DataLossError("a head that cannot be read");
+                       } else if (answer.ok() && head.outcome() == proto::BlockHead::FOUND) {
+                         outcome = (*answer)->size() == length &&
+                                           head.attempt() == attempt.value_or(head.attempt())
+                                       ? target->Write(ask, offset, **answer)
+                                       : absl::DataLossError("not the bytes that were asked for");
+                       }
+                       gate->Post([this, alive, pull, ask, outcome, head = std::move(head)] {
+                         if (!alive.expired()) OnChunk(pull, ask, outcome, head);
+                       });
+                     });
 }
 
-void ObjectPuller::OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk,
-                           const absl::Status& outcome, const proto::BlockHead& head) {
-  --pull->in_flight;
-  if (PullSource* source = pull->sources.Find(node)) --source->in_flight;
-  if (pull->stage != Stage::kReceiving) return EndIfIdle(pull);
+void ObjectPuller::OnChunk(const PullPtr& pull, uint64_t ask, const absl::Status& outcome,
+                           const proto::BlockHead& head) {
+  const std::optional<PullState::Coming> coming = pull->Ends(ask);
+  if (!coming || pull->stage != Stage::kReceiving) return EndIfIdle(pull);
+  const NodeNumber node = coming->node;
+  const size_t chunk = coming->chunk;
   pull->chunks[chunk] = Chunk::kMissing;
   if (!outcome.ok()) {
     SourceFailed(*pull, node, outcome);
@@ -220,9 +221,13 @@ void ObjectPuller::OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk,
     if (!pull->source_attempt) pull->source_attempt = head.attempt();
     pull->chunks[chunk] = Chunk::kHere;
     --pull->missing;
-    pull->progress_at = deps_.clock.Now();
+    const Nanos now = pull->progress_at = deps_.clock.Now();
     counts_.bytes += ChunkLength(*pull, chunk);
-    if (PullSource* source = pull->sources.Find(node)) source->failures = source->damaged = 0;
+    if (PullSource* source = pull->sources.Find(node)) {
+      source->failures = source->damaged = 0;
+      if (!coming->is_here)
+        source->speed = PullSources::SpeedOf(ChunkLength(*pull, chunk), now - coming->asked_at);
+    }
     if (pull->missing == 0) return Complete(pull);
   }
   Pump(pull);
@@ -270,7 +275,7 @@ void ObjectPuller::Cancel(ObjectId id) {
 
 void ObjectPuller::FailIfHopeless(const PullPtr& pull) {
   const bool searching = pull->stage == Stage::kAsking || pull->stage == Stage::kReceiving;
-  if (searching && pull->in_flight == 0 && pull->sources.empty()) Fail(pull, pull->why);
+  if (searching && pull->coming.empty() && pull->sources.empty()) Fail(pull, pull->why);
 }
 
 void ObjectPuller::Fail(const PullPtr& pull, LookupOutcome outcome) {
@@ -279,7 +284,7 @@ void ObjectPuller::Fail(const PullPtr& pull, LookupOutcome outcome) {
   if (pull->stage == Stage::kWaitingForRoom) deps_.store.AbortReceive(pull->id);
   const bool has_room = pull->stage == Stage::kReceiving;
   pull->stage = Stage::kEnding;
-  pull->target->PointTo(nullptr);
+  pull->target->Close();
   pull->first.reset();
   if (!has_room) return Finish(pull);
   EndIfIdle(pull);
@@ -293,7 +298,7 @@ void ObjectPuller::EndIfIdle(const PullPtr& pull) {
 }
 
 void ObjectPuller::Complete(const PullPtr& pull) {
-  pull->target->PointTo(nullptr);
+  pull->target->Close();
   const absl::Status sealed = deps_.store.EndReceive(pull->id);
   pull->why = sealed.ok() ? LookupOutcome::kFound : LookupOutcome::kFull;
   Finish(pull);
@@ -354,13 +359,14 @@ void ObjectPuller::Tick() {
   const Nanos now = deps_.clock.Now();
   const std::vector<PullPtr> running = running_;
   for (const PullPtr& pull : running) {
+    LeaveSlow(*pull);
     if (pull->stage == Stage::kEnding) {
       EndIfIdle(pull);
     } else if (pull->stage == Stage::kWaitingForRoom) {
       pull->progress_at = now;  // The store says when that has lasted too long.
-    } else if (pull->stage == Stage::kReceiving && !pull->target->idle()) {
+    } else if (!pull->target->idle()) {
       pull->progress_at = now;  // The links say when nothing comes any more.
-      Pump(pull);
+      pull->stage == Stage::kAsking ? Ask(pull) : Pump(pull);
     } else if (now - pull->progress_at >= options_.give_up_after) {
       pull->stalled = !pull->sources.empty();
       Fail(pull, pull->why);
@@ -379,6 +385,7 @@ Nanos ObjectPuller::NextTick() const {
     if (pull->stage != Stage::kAsking && pull->stage != Stage::kReceiving) continue;
     next = std::min(next, pull->progress_at + options_.give_up_after);
     next = std::min(next, pull->sources.NextRetry(now));
+    next = std::min(next, NextLook(*pull));
   }
   return next;
 }

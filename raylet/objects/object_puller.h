@@ -17,6 +17,10 @@
 // below at most, those of one source an eighth, and wait in a line of their own, so that the
 // arguments of calls come meanwhile.
 //
+// A source over which a chunk comes much more slowly than another is likely to bring it is left: the
+// chunk is asked of the other, and what still comes of it counts for nothing. Where there is but one
+// source, a chunk may take as long as the links let it.
+//
 // Bounds: the bytes of all pulls together (others queue), chunks on their way of each, and the time
 // without progress, after which a pull fails.
 #pragma once
@@ -115,15 +119,18 @@ class ObjectPuller {
   void Begin(const PullPtr& pull);
   void WaitForRoom(const PullPtr& pull);
   void Ask(const PullPtr& pull);
-  void OnFirst(const PullPtr& pull, NodeNumber node,
+  void OnFirst(const PullPtr& pull, uint64_t ask,
                absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer);
   void OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> room);
   void Pump(const PullPtr& pull);
   bool AskForOne(const PullPtr& pull);
   std::optional<size_t> ChunkFor(const PullState& pull, const PullSource& source) const;
-  void FetchChunk(const PullPtr& pull, PullSource& source, size_t chunk);
-  void OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk, const absl::Status& outcome,
+  void FetchChunk(const PullPtr& pull, NodeNumber node, size_t chunk);
+  void OnChunk(const PullPtr& pull, uint64_t ask, const absl::Status& outcome,
                const proto::BlockHead& head);
+  void LeaveSlow(PullState& pull);
+  bool IsTooSlow(PullState& pull, uint64_t ask) const;
+  Nanos NextLook(const PullState& pull) const;
   void Complete(const PullPtr& pull);
   // What an answer says about its source. False: it cannot be used.
   bool Heed(PullState& pull, NodeNumber node, const proto::BlockHead& head);

@@ -23,6 +23,9 @@ struct ObjectPullerOptions {
   Nanos first_retry = 50 * kMillisecond;  // Of a source that failed; doubles.
   Nanos last_retry = kSecond;
   Nanos look_again = 20 * kMillisecond;  // At a source that had nothing new.
+  Nanos look_at_speed = 2 * kSecond;     // Of what is coming, while another source has it.
+  Nanos most_left = 10 * kSecond;        // For what is left; more, and the other is asked instead.
+  Nanos slow_for = 30 * kSecond;         // Then it is the last to be asked for so long.
   uint32_t most_damaged = 3;             // Answers in a row, then a source is not asked any more.
 };
 

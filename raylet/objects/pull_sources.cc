@@ -2,6 +2,7 @@
 #include "raylet/objects/pull_sources.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace sheaf {
 
@@ -34,11 +35,39 @@ void PullSources::Drop(NodeNumber node) {
   std::erase_if(sources_, [&](const PullSource& source) { return source.node == node; });
 }
 
+uint64_t PullSources::SpeedOf(uint64_t bytes, Nanos time) {
+  const double seconds = static_cast<double>(std::max<Nanos>(time, 1)) / kSecond;
+  return std::max<uint64_t>(1, static_cast<uint64_t>(static_cast<double>(bytes) / seconds));
+}
+
+bool PullSources::OtherIsFaster(const Pace& pace, Nanos now) const {
+  // In seconds.
+  const auto for_bytes = [](uint64_t bytes, uint64_t speed) {
+    return static_cast<double>(bytes) / static_cast<double>(speed);
+  };
+  const double most = static_cast<double>(options_.most_left) / kSecond;
+  const double left = pace.speed == 0 ? most : for_bytes(pace.size - pace.arrived, pace.speed);
+  if (left < most) return false;
+  return std::any_of(sources_.begin(), sources_.end(), [&](const PullSource& other) {
+    if (other.node == pace.node || !other.SaidItHas(pace.chunk)) return false;
+    if (other.failures != 0 || other.retry_at > now || other.slow_until > now) return false;
+    if (other.speed != 0) return 2 * for_bytes(pace.size, other.speed) <= left;
+    return pace.speed != 0 && pace.arrived < pace.size / 2;
+  });
+}
+
+void PullSources::Slow(NodeNumber node, Nanos now) {
+  if (PullSource* source = Find(node)) source->slow_until = now + options_.slow_for;
+}
+
 PullSource* PullSources::ForFirst(Nanos now) {
   PullSource* chosen = nullptr;
   for (PullSource& source : sources_) {
     if (source.retry_at > now) continue;
-    if (chosen == nullptr || source.failures < chosen->failures) chosen = &source;
+    const auto rank = [&](const PullSource& each) {
+      return std::tuple(each.slow_until > now, each.failures);
+    };
+    if (chosen == nullptr || rank(source) < rank(*chosen)) chosen = &source;
   }
   return chosen;
 }
@@ -49,8 +78,11 @@ std::optional<PullSources::Choice> PullSources::ForChunk(
   for (PullSource& source : sources_) {
     if (source.retry_at > now) continue;
     // Those that have only a part come first: they spare the others.
-    if (best && (source.in_flight > best->source->in_flight ||
-                 (source.in_flight == best->source->in_flight && !source.partial))) {
+    const auto rank = [&](const PullSource& each) {
+      return std::tuple(each.slow_until > now, each.in_flight);
+    };
+    if (best && (rank(source) > rank(*best->source) ||
+                 (rank(source) == rank(*best->source) && !source.partial))) {
       continue;
     }
     if (const std::optional<size_t> chunk = chunk_of(source)) {

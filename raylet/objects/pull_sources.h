@@ -25,8 +25,12 @@ struct PullSource {
   uint32_t failures = 0;  // In a row, as the next.
   uint32_t damaged = 0;
   Nanos retry_at = 0;
+  // How fast a chunk came from it when that was last seen, in bytes a second; 0: it was not.
+  uint64_t speed = 0;
+  Nanos slow_until = 0;  // It was too slow: until then others are asked first.
 
   bool MayHave(size_t chunk) const;
+  bool SaidItHas(size_t chunk) const { return !partial || (!chunks.empty() && MayHave(chunk)); }
 };
 
 class PullSources {
@@ -43,14 +47,29 @@ class PullSources {
   PullSource* Find(NodeNumber node);
   void Drop(NodeNumber node);
   bool empty() const { return sources_.empty(); }
+  size_t size() const { return sources_.size(); }
 
-  // Whom to ask what the object is: who failed least. Null: nobody now.
+  // How much is left of a chunk that is coming, and how fast it came lately (0: nothing comes yet).
+  struct Pace {
+    NodeNumber node;
+    size_t chunk;
+    uint64_t size, arrived;
+    uint64_t speed;
+  };
+  static uint64_t SpeedOf(uint64_t bytes, Nanos time);  // Never 0.
+  // Whether what is left will take too long, and another source is likely to bring all of it sooner:
+  // one that is known to be fast enough, or of which nothing is known while less than half is here.
+  bool OtherIsFaster(const Pace& pace, Nanos now) const;
+  // Too slow: others are asked first for a while.
+  void Slow(NodeNumber node, Nanos now);
+
+  // Whom to ask what the object is: who is not slow and failed least. Null: nobody now.
   PullSource* ForFirst(Nanos now);
   struct Choice {
     PullSource* source;
     size_t chunk;
   };
-  // Whom to ask for one more chunk: who has least under way. `chunk_of` says for which, if there is
+  // Whom to ask for one more chunk: who is not slow and has least under way. `chunk_of` says for which, if there is
   // one that a source may have.
   std::optional<Choice> ForChunk(
       absl::FunctionRef<std::optional<size_t>(const PullSource&)> chunk_of, Nanos now);

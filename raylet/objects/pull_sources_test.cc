@@ -92,6 +92,61 @@ SCENARIO("who has only a part is asked first for what it has, and looked at agai
   CHECK(s.Asked(0, s.options.look_again) == 2);
 }
 
+SCENARIO("a chunk that comes slowly is better had from another, if one is likely to be faster") {
+  constexpr uint64_t kSize = 4 << 20;
+  Sources s;
+  s.sources.Add(2, false);
+  s.sources.Add(3, false);
+  const auto better = [&](uint64_t arrived, uint64_t speed) {
+    return s.sources.OtherIsFaster(
+        {.node = 2, .chunk = 1, .size = kSize, .arrived = arrived, .speed = speed}, 0);
+  };
+  CHECK(better(1 << 20, 100'000));  // 30 s more, and nothing is known of the other.
+  CHECK_FALSE(better(1 << 20, 1'000'000));
+  CHECK_FALSE(better(3 << 20, 90'000));  // As fast, the other takes longer.
+  CHECK_FALSE(better(0, 0));             // No answer yet: nor might the other have one.
+  PullSource& other = *s.sources.Find(3);
+  other.speed = 10'000'000;
+  CHECK(better(3 << 20, 90'000));
+  CHECK(better(0, 0));
+  CHECK_FALSE(better(3 << 20, 200'000));
+  other.speed = 200'000;
+  CHECK_FALSE(better(0, 0));
+  CHECK_FALSE(better(1 << 20, 100'000));  // 31 s, and 21 s of the other.
+  CHECK(better(1 << 20, 50'000));
+  GIVEN("one that has only a part") {
+    other.partial = true;
+    CHECK_FALSE(better(1 << 20, 1));
+    other.chunks = "\x01";
+    CHECK_FALSE(better(1 << 20, 1));
+    other.chunks = "\x02";
+    CHECK(better(1 << 20, 1));
+  }
+  GIVEN("one that failed just now") {
+    s.sources.Failed(3, absl::UnavailableError("away"), -kSecond);
+    CHECK_FALSE(better(1 << 20, 1));
+  }
+  GIVEN("one that was left for another itself") {
+    s.sources.Slow(3, 0);
+    CHECK_FALSE(better(1 << 20, 1));
+  }
+}
+
+SCENARIO("who was too slow is asked last for a while") {
+  Sources s;
+  s.sources.Add(2, false);
+  s.sources.Add(3, false);
+  s.sources.Slow(2, 0);
+  s.sources.Find(3)->in_flight = 3;
+  s.sources.Find(3)->failures = 1;
+  CHECK(s.Asked(0, 0) == 3);
+  CHECK(s.sources.ForFirst(0)->node == 3);
+  CHECK(s.Asked(0, s.options.slow_for) == 2);
+  s.sources.Drop(3);
+  CHECK(s.Asked(0, 0) == 2);
+  CHECK(s.sources.ForFirst(0)->node == 2);
+}
+
 SCENARIO("who has nothing to give is dropped, with what it says of others kept") {
   Sources s;
   s.sources.Add(2, false);

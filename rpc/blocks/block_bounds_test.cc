@@ -194,6 +194,106 @@ TEST_CASE("a question that nobody answers takes none with it that was asked toge
   }));
 }
 
+// Asks of one node by another; what became of each question, by its request.
+class Asking {
+ public:
+  explicit Asking(Links& links) : links_(links) {}
+  void Ask(const std::string& request, Nanos timeout) {
+    links_.Fetch(kOne, kTwo, request, timeout, [this, request](auto block) {
+      absl::Status end = block.status();
+      if (block.ok()) end = (*block)->Keep();
+      const std::lock_guard lock(mutex_);
+      ends_[request].push_back(end);
+    });
+  }
+  std::vector<absl::Status> Await(const std::string& request, size_t count) {
+    REQUIRE(WaitUntil(kTestPatience, [&] {
+      const std::lock_guard lock(mutex_);
+      return ends_[request].size() >= count;
+    }));
+    const std::lock_guard lock(mutex_);
+    return ends_[request];
+  }
+  bool IsOpen(const std::string& request) {
+    const std::lock_guard lock(mutex_);
+    return ends_[request].empty();
+  }
+
+ private:
+  Links& links_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<absl::Status>> ends_;
+};
+
+TEST_CASE("a question that waits behind a refused one has its time for an answer") {
+  std::mutex mutex;
+  std::map<std::string, std::vector<LinksOptions::Respond>> asked;
+  LinksOptions options = TestLinksOptions();
+  options.silence_limit = 60 * kSecond;
+  options.on_fetch = [&](ProcessId, const std::string& request, LinksOptions::Respond respond) {
+    const std::lock_guard lock(mutex);
+    asked[request].push_back(std::move(respond));
+  };
+  const auto await = [&](const std::string& request, size_t count) {
+    REQUIRE(WaitUntil(kTestPatience, [&] {
+      const std::lock_guard lock(mutex);
+      return asked[request].size() == count;
+    }));
+  };
+  TestNode one({kOne}), two({kTwo}, options);
+  one.links().SetAddress(kTwo, two.address());
+  one.Send(kTwo, "hello");
+  REQUIRE(two.AwaitFrames(1));
+  Asking asking(one.links());
+  for (size_t i = 0; i < BlockFetcher::kConnections; ++i) asking.Ask("first", 3 * kTestPatience);
+  await("first", BlockFetcher::kConnections);
+  const Nanos until = MonotonicNow() + 2 * kSecond;
+  asking.Ask("refused", 3 * kTestPatience);
+  asking.Ask("behind", 2 * kSecond);
+  {
+    const std::lock_guard lock(mutex);
+    asked["first"].back()(Block{"", {}, nullptr});  // Over its connection both go.
+  }
+  await("refused", 1);
+  await("behind", 1);
+  REQUIRE(WaitUntil(kTestPatience, [&] { return MonotonicNow() > until; }));
+  const std::lock_guard lock(mutex);
+  asked["refused"].front()(absl::NotFoundError("none"));
+  CHECK(absl::IsNotFound(asking.Await("refused", 1).front()));
+  CHECK_FALSE(
+      WaitUntil(kSecond, [&] { return !asking.IsOpen("behind"); }));  // It may take a while.
+  asked["behind"].front()(Block{"", {}, nullptr});
+  CHECK(asking.Await("behind", 1).front().ToString() == "OK");
+  for (const auto& respond : asked["first"]) respond(Block{"", {}, nullptr});
+  asking.Await("first", BlockFetcher::kConnections);
+}
+
+TEST_CASE("who waits for a connection waits as long as connections move") {
+  LinksOptions options = TestLinksOptions();
+  options.silence_limit = 60 * kSecond;
+  std::atomic<size_t> heard{0};
+  options.on_fetch = [&](ProcessId, const std::string& request, LinksOptions::Respond respond) {
+    ++heard;
+    auto bytes = std::make_shared<std::string>(std::stoul(request), 'b');
+    respond(Block{"", {bytes->data(), bytes->size()}, bytes});
+  };
+  TestNode one({kOne}), two({kTwo}, options);
+  Proxy proxy(two.address());
+  one.links().SetAddress(kTwo, proxy.address());
+  one.Send(kTwo, "hello");
+  REQUIRE(two.AwaitFrames(1));
+  proxy.Throttle(500'000);
+  Asking asking(one.links());
+  for (size_t i = 0; i < BlockFetcher::kConnections; ++i)
+    asking.Ask("2000000", kTestPatience);  // For some 4 s.
+  REQUIRE(WaitUntil(kTestPatience, [&] { return heard == BlockFetcher::kConnections; }));
+  asking.Ask("5", kSecond);
+  CHECK(asking.Await("5", 1).front().ToString() == "OK");
+  for (const absl::Status& end : asking.Await("2000000", BlockFetcher::kConnections))
+    CHECK(end.ToString() == "OK");
+  proxy.Throttle(0);
+}
+
 TEST_CASE("what was asked at an address that a peer no longer has ends with the peer, too") {
   TestNode one({kOne}), two({kTwo});
   one.links().SetAddress(kTwo, two.address());

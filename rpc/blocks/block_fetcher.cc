@@ -2,6 +2,7 @@
 #include "rpc/blocks/block_fetcher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -18,23 +19,24 @@ namespace {
 
 constexpr size_t kPiece = 256 * 1024;  // Its checksum is made while it is in the processor's cache.
 constexpr uint64_t kMostSkipped = 8 << 20;  // More than a chunk of an object.
-
-// Once an answer comes it is waited for as long as BlockSocket::kProgressBytes of it come within
-// this, as who answers has it: what is large may take its time over a slow link.
-constexpr Nanos kPatience = 5 * kSecond;
+// What is left of an answer that nobody wants is read while it comes that quickly; a new connection
+// is had sooner than the rest of a slow one.
+constexpr Nanos kSkipTime = 500 * kMillisecond;
 
 // The bytes of an answer that are still in the socket, and their checksum.
 struct Unread {
-  BlockSocket* socket = nullptr;  // Null: they are to be had no more.
-  Nanos deadline = kForever;
-  uint64_t left = 0;
+  BlockSocket* socket;  // Null: they are to be had no more.
+  std::atomic<Nanos>* moved_at;
+  Nanos deadline;
+  uint64_t left;
   size_t moved = 0;  // Since the deadline was set.
 
   void Came(size_t bytes) {
     left -= bytes;
     moved += bytes;
     if (moved < BlockSocket::kProgressBytes) return;
-    deadline = std::max(deadline, MonotonicNow() + kPatience);
+    const Nanos now = *moved_at = MonotonicNow();
+    deadline = std::max(deadline, now + BlockFetcher::kPatience);
     moved = 0;
   }
 };
@@ -59,7 +61,7 @@ class SocketBlock final : public ReceivedBlock {
     if (unread_->socket == nullptr || unread_->left != size_ + sizeof(BlockCrc))
       return absl::UnavailableError("a block that was not kept is gone");
     BlockCrc crc = 0;
-    for (uint64_t at = 0; at < size_;) {
+    for (uint64_t at = 0; at < size_; arrived_ = at) {
       SHEAF_ASSIGN_OR_RETURN(
           const size_t got,
           unread_->socket->ReadSome(to.data() + at, std::min<uint64_t>(size_ - at, kPiece),
@@ -81,18 +83,22 @@ class SocketBlock final : public ReceivedBlock {
     std::unique_ptr<char[]> bytes(new char[size_]);  // Pages that were not written to cost nothing.
     SHEAF_RETURN_IF_ERROR(CopyTo({bytes.get(), size_}));
     kept_ = std::move(bytes);
+    is_kept_ = true;
     return absl::OkStatus();
   }
 
   void Interrupt() override {
-    if (kept_ == nullptr && unread_->socket != nullptr) unread_->socket->Shutdown();
+    if (!is_kept_ && unread_->socket != nullptr) unread_->socket->Shutdown();
   }
+  uint64_t arrived() const override { return arrived_; }
 
  private:
   const std::string head_;
   const uint64_t size_;
   const std::shared_ptr<Unread> unread_;
   std::unique_ptr<char[]> kept_;
+  std::atomic<bool> is_kept_{false};  // So that others than its one thread may know.
+  std::atomic<uint64_t> arrived_{0};
 };
 
 }  // namespace
@@ -107,6 +113,7 @@ class BlockFetcher::Connection {
     if (socket_ != nullptr && !socket_->IsQuiet()) Drop();  // The other end had no more patience.
     const Nanos now = MonotonicNow();
     for (Question& question : questions) {
+      question.deadline = fetcher_.EndOf(question);
       if (now < question.deadline) continue;
       question.done(absl::DeadlineExceededError("a fetch waited too long for a connection"));
       question.done = nullptr;
@@ -190,31 +197,40 @@ class BlockFetcher::Connection {
     SHEAF_RETURN_IF_ERROR(socket_->ReadAll(text.data(), text.size(), deadline));
     if (answer.code == 0) {
       HandOver(question, answer.bytes, std::move(text), deadline);
-      turn_until_ = MonotonicNow() + kPatience;
+      Turn();
       return absl::OkStatus();
     }
     const absl::Status reason(static_cast<absl::StatusCode>(answer.code), text);
     std::exchange(question.done, nullptr)(AsFetchFails(reason));
+    Turn();
     // Who is refused is answered no more.
     return absl::IsUnauthenticated(reason) ? reason : absl::OkStatus();
+  }
+
+  void Turn() {
+    const Nanos now = MonotonicNow();
+    if (socket_ != nullptr) fetcher_.moved_at_ = now;
+    turn_until_ = now + kPatience;
   }
 
   void HandOver(Question& question, uint64_t size, std::string head, Nanos deadline) {
     if (fetcher_.options_.on_bytes) fetcher_.options_.on_bytes(size);
     const uint64_t follow = size == 0 ? 0 : size + sizeof(BlockCrc);
-    const auto unread = std::make_shared<Unread>(Unread{socket_.get(), deadline, follow});
+    const auto unread =
+        std::make_shared<Unread>(Unread{socket_.get(), &fetcher_.moved_at_, deadline, follow});
     const Links::FetchDone done = std::exchange(question.done, nullptr);
     done(std::make_unique<SocketBlock>(std::move(head), size, unread));
     unread->socket = nullptr;
     if (unread->left == 0) return;
     if (unread->left > kMostSkipped) return Drop();
     // What was not wanted.
+    const Nanos until = MonotonicNow() + kSkipTime;
     std::string rest(std::min<uint64_t>(unread->left, kPiece), '\0');
     while (unread->left > 0) {
-      const absl::StatusOr<size_t> got = socket_->ReadSome(
-          rest.data(), std::min<uint64_t>(rest.size(), unread->left), unread->deadline);
+      const absl::StatusOr<size_t> got =
+          socket_->ReadSome(rest.data(), std::min<uint64_t>(rest.size(), unread->left), until);
       if (!got.ok()) return Drop();
-      unread->Came(*got);
+      unread->left -= *got;
     }
   }
 
@@ -250,7 +266,7 @@ bool BlockFetcher::Ask(Question& question) {
 // False: it was asked twice, has no time left, or the link is down. On the thread of a connection,
 // which is there to ask.
 bool BlockFetcher::AskAgain(Question& question) {
-  if (std::exchange(question.again, true) || MonotonicNow() >= question.deadline) return false;
+  if (std::exchange(question.again, true) || MonotonicNow() >= EndOf(question)) return false;
   if (options_.renew == nullptr || !options_.renew(question)) return false;
   const MutexLock lock(mutex_);
   if (closed_) return false;
@@ -258,6 +274,12 @@ bool BlockFetcher::AskAgain(Question& question) {
   question.done = nullptr;
   changed_.NotifyOne();
   return true;
+}
+
+// Who waits for a connection has time while they move.
+Nanos BlockFetcher::EndOf(const Question& question) const {
+  const Nanos moved_at = moved_at_;
+  return moved_at == 0 ? question.deadline : std::max(question.deadline, moved_at + kPatience);
 }
 
 void BlockFetcher::Close(const std::string& why) {

@@ -6,6 +6,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -31,6 +32,10 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
   // so nobody has to read while it writes.
   static constexpr size_t kMostTogether = 16;
   static constexpr size_t kMostBytesTogether = 8 * 1024;
+
+  // What is on its way is waited for as long as BlockSocket::kProgressBytes come within this, as who
+  // answers has it: what is large may take its time over a slow link.
+  static constexpr Nanos kPatience = 5 * kSecond;
 
   struct Question {
     FetchTicket ticket;
@@ -58,6 +63,9 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
   // kDeadlineExceeded; or what the peer answers.
   // False: there is no thread for it, and `question` is as it was.
   bool Ask(Question& question);
+  // When an answer came last over any of its connections, or BlockSocket::kProgressBytes of one
+  // (MonotonicNow); 0: never.
+  Nanos moved_at() const { return moved_at_; }
   // All that was asked fails, kUnavailable with `why`. Nothing is asked any more.
   void Close(const std::string& why);
 
@@ -66,9 +74,11 @@ class BlockFetcher : public std::enable_shared_from_this<BlockFetcher> {
   void Run();
   std::vector<Question> Next(bool first);
   bool AskAgain(Question& question);
+  Nanos EndOf(const Question& question) const;
 
   const Options options_;
   ConnectionThreads& threads_;
+  std::atomic<Nanos> moved_at_{0};
   Mutex mutex_;
   CondVar changed_;
   std::deque<Question> questions_ ABSL_GUARDED_BY(mutex_);

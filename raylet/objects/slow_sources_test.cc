@@ -1,0 +1,187 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Objects that lie on several nodes, of which one gives its chunks slowly.
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/testing/wait_until_for_test.h"
+#include "raylet/objects/transfer_network_for_test.h"
+
+namespace sheaf {
+namespace {
+
+const ObjectId kObject = IdOf({1, 1}, 1);
+
+struct Trickle {
+  std::atomic<uint64_t> arrived{0};
+  std::atomic<bool> begun{false}, interrupted{false}, let_go{false};
+};
+
+// A block of which hardly anything comes. When it is broken off other bytes are in its place.
+class SlowBlock final : public ReceivedBlock {
+ public:
+  SlowBlock(std::string head, std::string bytes, Trickle& trickle)
+      : head_(std::move(head)), bytes_(std::move(bytes)), trickle_(trickle) {}
+  const std::string& head() const override { return head_; }
+  uint64_t size() const override { return bytes_.size(); }
+  absl::Status CopyTo(std::span<char> to) override {
+    const absl::Status whole = Keep();
+    whole.ok() ? std::memcpy(to.data(), bytes_.data(), to.size())
+               : std::memset(to.data(), '?', to.size());
+    return whole;
+  }
+  absl::Status Keep() override {
+    trickle_.begun = true;
+    WaitUntil(20 * kSecond, [this] { return trickle_.interrupted || trickle_.let_go; });
+    return trickle_.let_go ? absl::OkStatus() : absl::UnavailableError("interrupted");
+  }
+  void Interrupt() override { trickle_.interrupted = true; }
+  uint64_t arrived() const override { return trickle_.arrived; }
+
+ private:
+  const std::string head_, bytes_;
+  Trickle& trickle_;
+};
+
+// An object on node 1, and a pull of it by node 2.
+struct Slow {
+  TransferNetwork network;
+  TransferNode& one = network.Add(1);
+  TransferNode& two = network.Add(2);
+  const std::string bytes = Pattern(12 * kChunk + 5, 2);
+  const ObjectLocation at = one.Put(kObject, bytes);
+  std::vector<std::unique_ptr<Trickle>> trickles;
+  std::vector<std::thread> threads;
+
+  ~Slow() {
+    for (const auto& trickle : trickles) trickle->let_go = true;
+    for (std::thread& thread : threads) thread.join();
+  }
+  void Pull() { two.puller.Pull(kObject, at, bytes.size()); }
+  // Node 3 has it, too, and node 2 knows.
+  void PutOnThree() {
+    network.Add(3).Put(kObject, bytes);
+    two.puller.Pull(kObject, {.node = 3}, bytes.size());
+  }
+  // What node 1 was asked it begins to answer.
+  size_t AnswerSlowly() {
+    const size_t before = trickles.size();
+    for (auto request = network.requests.begin(); request != network.requests.end();) {
+      if (request->to != 1) {
+        ++request;
+        continue;
+      }
+      Trickle& trickle = *trickles.emplace_back(std::make_unique<Trickle>());
+      one.server.OnFetch(2, request->body, [&](absl::StatusOr<Block> block) {
+        auto slow = std::make_unique<SlowBlock>(
+            block->head, std::string(block->bytes.data(), block->bytes.size()), trickle);
+        threads.emplace_back(
+            [done = request->done, slow = std::move(slow)]() mutable { done(std::move(slow)); });
+      });
+      CHECK(WaitUntil(20 * kSecond, [&] { return trickle.begun.load(); }));
+      trickle.arrived = 1000;
+      request = network.requests.erase(request);
+    }
+    return trickles.size() - before;
+  }
+  bool Interrupted() const {
+    return std::all_of(trickles.begin(), trickles.end(),
+                       [](const auto& trickle) { return trickle->interrupted.load(); });
+  }
+};
+
+TEST_CASE(
+    "chunks that come slowly are asked of another source, and what came of them is no matter") {
+  Slow t;
+  t.Pull();
+  t.PutOnThree();
+  REQUIRE(t.network.Step());
+  t.two.store.Settle();
+  REQUIRE(t.AnswerSlowly() > 0);
+  t.network.Run(20 * kSecond);
+  CHECK(t.Interrupted());
+  REQUIRE(t.two.Outcome(kObject) == LookupOutcome::kFound);
+  CHECK(t.two.Read(kObject) == t.bytes);
+  CHECK(t.network.served.at(1) == 1);
+  CHECK(t.two.puller.stats().bytes == t.bytes.size());
+}
+
+TEST_CASE("a chunk goes on coming slowly from a source beside which there is none that is faster") {
+  Slow t;
+  t.Pull();
+  SECTION("there is none") {}
+  SECTION("the other cannot be reached") {
+    t.network.cut.insert({2, 3});
+    t.PutOnThree();
+  }
+  SECTION("the other is dead") {
+    t.PutOnThree();
+    t.two.puller.NodeGone(3);
+  }
+  REQUIRE(t.network.Step());
+  t.two.store.Settle();
+  REQUIRE(t.AnswerSlowly() > 0);
+  t.network.Run(100 * kSecond);
+  CHECK(t.two.Outcome(kObject) == std::nullopt);
+  for (const auto& trickle : t.trickles) trickle->let_go = true;
+  for (std::thread& thread : std::exchange(t.threads, {})) thread.join();
+  t.network.cut.clear();
+  t.network.Run();
+  REQUIRE(t.two.Outcome(kObject) == LookupOutcome::kFound);
+  CHECK(t.two.Read(kObject) == t.bytes);
+}
+
+TEST_CASE("a chunk that is asked of another source in vain is asked of the slow one again") {
+  Slow t;
+  t.Pull();
+  t.PutOnThree();
+  REQUIRE(t.network.Step());
+  t.two.store.Settle();
+  REQUIRE(t.AnswerSlowly() > 0);
+  CHECK(t.trickles.size() < 4);  // The others were asked of node 3.
+  t.network.Run(kSecond);
+  t.network.places.at(3)->store.server->Free(kObject);
+  t.network.Run(20 * kSecond);
+  CHECK(t.Interrupted());
+  REQUIRE(t.two.Outcome(kObject) == LookupOutcome::kFound);
+  CHECK(t.two.Read(kObject) == t.bytes);
+  CHECK(t.network.served.at(1) > 1);
+}
+
+TEST_CASE("the first chunk may take as long as it moves") {
+  Slow t;
+  t.Pull();
+  REQUIRE(t.AnswerSlowly() == 1);
+  SECTION("and the pull goes on with it") {
+    t.network.Run(100 * kSecond);
+    CHECK(t.two.Outcome(kObject) == std::nullopt);
+    CHECK_FALSE(t.Interrupted());
+    t.trickles.front()->let_go = true;
+    std::exchange(t.threads, {}).front().join();
+    t.network.Run();
+    REQUIRE(t.two.Outcome(kObject) == LookupOutcome::kFound);
+    CHECK(t.two.Read(kObject) == t.bytes);
+  }
+  SECTION("but no longer than somebody wants the object") {
+    t.two.puller.Cancel(kObject);
+    CHECK(t.Interrupted());
+    CHECK(t.two.Outcome(kObject) == LookupOutcome::kNotFound);
+  }
+  SECTION("and where another node has the object, that one is asked") {
+    t.PutOnThree();
+    t.network.Run(20 * kSecond);
+    CHECK(t.Interrupted());
+    REQUIRE(t.two.Outcome(kObject) == LookupOutcome::kFound);
+    CHECK(t.two.Read(kObject) == t.bytes);
+    CHECK(!t.network.served.contains(1));
+  }
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -101,6 +101,17 @@ def test_a_placement_group_from_wish_to_end():
             sheaf.get(where.options(scheduling_strategy=inside).remote(), timeout=WAIT_S)
 
 
+def test_groups_that_are_reserved_at_once_are_ready_without_a_process_for_each():
+    at_once = 0
+    for _ in range(20):
+        group = placement_group([{"CPU": 0.01}])
+        ref = group.ready()
+        at_once += len(sheaf.wait([ref], timeout=0)[0])
+        assert sheaf.get(ref, timeout=WAIT_S) == group
+        remove_placement_group(group)
+    assert at_once > 0  # Each, but for pauses of a busy machine.
+
+
 def test_a_child_inherits_the_group_of_the_task_that_makes_it_whatever_its_process_ran_before():
     text = """if True:
         import sheaf

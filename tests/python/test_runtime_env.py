@@ -185,6 +185,15 @@ def test_env_vars_of_a_caller_reach_the_calls_that_it_makes(node):
     assert node.get(inner.remote(), timeout=WAIT_S) is None
 
 
+def test_modules_are_found_where_pythonpath_of_the_environment_says(node, tmp_path):
+    (tmp_path / "found_by_variable.py").write_text("VALUE = 11\n")
+    read = node.remote(lambda: value_of("found_by_variable"))
+    env = {"env_vars": {"PYTHONPATH": str(tmp_path) + os.pathsep + "${PYTHONPATH}"}}
+    assert node.get(read.options(runtime_env=env).remote(), timeout=WAIT_S) == 11
+    with pytest.raises(ModuleNotFoundError):
+        node.get(read.remote(), timeout=WAIT_S)
+
+
 def test_the_context_tells_the_environment(node, project):
     def told():
         context = sheaf.get_runtime_context()

@@ -63,6 +63,9 @@ def make(wanted: dict[str, str]) -> None:
     and the variables that tell its children. RuntimeEnvSetupError: it cannot be made."""
     deadline = time.monotonic() + float(wanted.get("@timeout", _TIMEOUT_S))
     in_front: list[str] = []
+    if "PYTHONPATH" in wanted:  # A worker has the driver's sys.path instead of its variable's.
+        folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[:0] = [folder for folder in folders if folder and folder not in sys.path]
     try:
         if "@working_dir" in wanted:
             folder = _unpacked(wanted["@working_dir"], deadline)

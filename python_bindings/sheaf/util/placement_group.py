@@ -24,6 +24,7 @@ _PLACEMENTS = {"PACK": 0, "SPREAD": 1, "STRICT_PACK": 2, "STRICT_SPREAD": 3}
 VALID_PLACEMENT_GROUP_STRATEGIES = set(_PLACEMENTS)
 _NODE_LABEL = "ray.io/node-id"  # In topology_strategy: what `strategy` says.
 _REMOVAL_S = 1
+_SOON_S = 0.002
 _LOOKUP_S = 30  # A node that is dead is declared so long before.
 
 
@@ -71,7 +72,9 @@ class PlacementGroup:
 
         Getting it raises TaskPlacementGroupRemoved when the group is removed before that.
         """
-        if self.is_empty:
+        # A call in the group needs a worker of its own, which takes a hundred times as long as most
+        # groups take to be reserved.
+        if self.is_empty or self._is_reserved(_SOON_S):
             return _core.put(self)
         where = PlacementGroupSchedulingStrategy(self, -1)
         return RemoteFunction(
@@ -100,6 +103,10 @@ class PlacementGroup:
                 f"the placement group {self.id.hex()} was removed: {state[2]}"
             )
         return state[0] == "CREATED"
+
+    def _is_reserved(self, wait_s: float) -> bool:
+        state = _core.wait_group(self.id.hex(), wait_s)
+        return state is not None and state[0] == "CREATED"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlacementGroup) and self.id == other.id

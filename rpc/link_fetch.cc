@@ -18,7 +18,7 @@ class WholeBlock final : public ReceivedBlock {
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return size_; }
   absl::Status CopyTo(std::span<char> to) override {
-    std::memcpy(to.data(), bytes_.get(), std::min<size_t>(size_, to.size()));
+    std::copy_n(bytes_.get(), std::min<size_t>(size_, to.size()), to.data());
     return absl::OkStatus();
   }
 

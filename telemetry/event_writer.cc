@@ -165,7 +165,10 @@ void EventWriter::Record(const TaskEvent& event, const TraceContext& trace) {
   Add(slot.ended[static_cast<size_t>(event.outcome)], 1);
   Sampler& sampler = samplers_[event.function];
   CountRecord(sampler, event.end);
-  CountTimes(slot, sampler, event.end - event.begin);
+  // Whatever the times are.
+  CountTimes(
+      slot, sampler,
+      static_cast<Nanos>(static_cast<uint64_t>(event.end) - static_cast<uint64_t>(event.begin)));
   Append(event, trace);
 }
 

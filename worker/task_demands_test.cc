@@ -66,4 +66,27 @@ SCENARIO("a queue that is refilled all the time is asked for in one step, not up
   CHECK(messages <= 13);  // In four seconds: 200 tasks came and went.
 }
 
+TEST_CASE("no worker gets more calls than max_calls says, however short they are") {
+  Fixture f;
+  const TemplateRecord& spec = f.Template();
+  f.templates.back().spec.set_max_calls(2);
+  std::vector<ObjectHandle> results;
+  for (int i = 0; i < 6; ++i) results.push_back(f.Submit(spec));
+  const ProcessId other{1, 9};
+  f.Grant(1);
+  f.Grant(2, other);
+  f.Reply(f.TakePush(), "first", ReplyStatus::kDone, /*run_ns=*/100);  // Now many go ahead.
+  const auto sent_to = [&f](ProcessId worker) {
+    return std::count_if(f.transport.sent.begin(), f.transport.sent.end(), [&](const Sent& frame) {
+      return frame.to == worker && frame.kind == FrameKind::kPushTask;
+    });
+  };
+  CHECK(sent_to(kWorker) == 1);  // Beside the one that was taken.
+  CHECK(sent_to(other) == 2);
+  CHECK(f.transport.Count(FrameKind::kLeaseReturn) == 0);
+  f.Reply(f.TakePush(), "second", ReplyStatus::kDone, 100, other);
+  f.Reply(f.TakePush(), "third", ReplyStatus::kDone, 100, kWorker);
+  CHECK(f.transport.Count(FrameKind::kLeaseReturn) == 1);
+}
+
 }  // namespace sheaf

@@ -66,6 +66,20 @@ SCENARIO("a queue that is refilled all the time is asked for in one step, not up
   CHECK(messages <= 13);  // In four seconds: 200 tasks came and went.
 }
 
+TEST_CASE("functions whose calls are counted share no leases with others") {
+  Fixture f;
+  const TemplateRecord& plain = f.Template();
+  const TemplateRecord& counted = f.Template();
+  f.templates.back().spec.set_max_calls(1);
+  std::vector<ObjectHandle> results{f.Submit(plain)};
+  f.Grant();
+  f.Reply(f.TakePush(), "1");
+  results.push_back(f.Submit(counted));
+  results.push_back(f.Submit(plain));
+  CHECK(f.transport.Count(FrameKind::kPushTask) == 1);  // The plain one has the idle worker.
+  CHECK(plain.key != counted.key);
+}
+
 TEST_CASE("no worker gets more calls than max_calls says, however short they are") {
   Fixture f;
   const TemplateRecord& spec = f.Template();

@@ -25,8 +25,11 @@ TaskSubmitter::TaskSubmitter(ProcessId self, Transport& transport, TaskTable& ta
 LeaseKey& TaskSubmitter::KeyOf(const TemplateRecord& spec) {
   if (spec.key != nullptr) return *spec.key;
   proto::LeaseSpec lease = spec.spec.lease();
-  lease.clear_name();  // Tasks of several functions share leases.
-  std::unique_ptr<LeaseKey>& key = keys_[lease.SerializeAsString()];
+  // Tasks of several functions share leases, but where the calls of one are counted.
+  const uint32_t max_calls = spec.spec.max_calls();
+  if (max_calls == 0) lease.clear_name();
+  std::unique_ptr<LeaseKey>& key =
+      keys_[absl::StrCat(max_calls, " ", lease.SerializeAsString())];
   if (!key) {
     key = std::make_unique<LeaseKey>();
     key->number = next_key_++;

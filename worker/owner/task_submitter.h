@@ -105,7 +105,7 @@ class TaskSubmitter final : public TaskDispatcher {
   LeaseKey& KeyOf(const TemplateRecord& spec);
   void Pump(LeaseKey& key);
   OwnedLease* Choose(LeaseKey& key);  // For the first of its queue.
-  // Its worker has had as many calls as it may, if the next is one of `spec`.
+  // Its worker has had as many calls as it may of `spec`, whose key it has.
   static bool IsWornOut(const OwnedLease& lease, const TemplateRecord& spec);
   std::vector<std::pair<NodeNumber, uint64_t>> ArgumentBytes(const TaskRecord& task) const;
   size_t Depth(const LeaseKey& key) const;

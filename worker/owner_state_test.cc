@@ -114,6 +114,8 @@ SCENARIO("what a long task holds up is taken back and runs elsewhere") {
   std::vector<ObjectHandle> refs;
   for (int i = 0; i < 4; ++i) refs.push_back(f.Submit(square));
   f.Grant();
+  CHECK(f.owner.submitter.TakeBegan());  // So that it is looked at in time.
+  CHECK_FALSE(f.owner.submitter.TakeBegan());
   f.Reply(f.TakePush(), "1");
   std::vector<PushTaskHead> pushes;
   for (int i = 0; i < 3; ++i) pushes.push_back(f.TakePush());

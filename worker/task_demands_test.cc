@@ -66,6 +66,47 @@ SCENARIO("a queue that is refilled all the time is asked for in one step, not up
   CHECK(messages <= 13);  // In four seconds: 200 tasks came and went.
 }
 
+SCENARIO("the raylet hears that leases idle, whose owner had tasks for them when it asked") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  const ObjectHandle result = f.Submit(square);
+  f.Grant();
+  f.owner.Tick();
+  while (f.transport.Count(FrameKind::kLeaseDemand) > 0) f.transport.Take(FrameKind::kLeaseDemand);
+  f.Reply(f.TakePush(), "1");
+  const auto take = [&] {
+    proto::LeaseDemand demand;
+    REQUIRE(demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
+    return demand;
+  };
+  WHEN("they have idled for a while") {
+    f.owner.Tick();
+    CHECK(f.transport.Count(FrameKind::kLeaseDemand) == 0);  // More may come at once.
+    f.clock.Advance(TaskSubmitter::kIdles);
+    f.owner.Tick();
+    REQUIRE(f.transport.Count(FrameKind::kLeaseDemand) == 1);
+    const proto::LeaseDemand said = take();
+    CHECK(said.wanted() == 1);
+    CHECK(said.backlog() == 0);
+    THEN("once") {
+      f.clock.Advance(TaskSubmitter::kIdles);
+      f.owner.Tick();
+      CHECK(f.transport.Count(FrameKind::kLeaseDemand) == 0);
+    }
+  }
+  WHEN("the owner needs leases of another kind") {
+    const TemplateRecord& large = f.Template();
+    (*f.templates.back().spec.mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] =
+        20'000;
+    const ObjectHandle other = f.Submit(large);
+    REQUIRE(f.transport.Count(FrameKind::kLeaseDemand) == 2);
+    const proto::LeaseDemand idle = take();
+    CHECK(idle.key() == square.key->number);
+    CHECK(idle.backlog() == 0);
+    CHECK(take().key() == large.key->number);
+  }
+}
+
 TEST_CASE("functions whose calls are counted share no leases with others") {
   Fixture f;
   const TemplateRecord& plain = f.Template();

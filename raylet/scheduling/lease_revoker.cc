@@ -18,6 +18,17 @@ void MarkRevoked(GrantedLease& lease, bool revoked) {
   lease.granted_to->revoked += revoked ? 1 : -1;
 }
 
+bool IsOnlyOneWaiting(const SchedulingClass& cls) {
+  const auto& waiting = cls.capacity->waiting;
+  return !waiting.empty() && &waiting.front() == &cls && &waiting.back() == &cls;
+}
+
+// Whether the owner of `lease`, which is asked back, will not want another one for it.
+bool IsMissedByNobody(const GrantedLease* lease) {
+  const Demand& holder = *lease->granted_to;
+  return holder.backlog == 0 || holder.held - holder.revoked >= holder.wanted;
+}
+
 }  // namespace
 
 // Leases asked back too long ago are in long tasks: others are asked instead.
@@ -121,9 +132,12 @@ bool LeaseRevoker::AskFor(SchedulingClass& cls, const Demand* waiter, uint32_t s
     MarkRevoked(*victim, true);
     victims.push_back(victim);
   }
-  const bool reserving = capacity.reserving == &cls;
-  // Unless room is kept for it, what several give back would go to others before it is enough.
-  if (!then.Fits(needed) ? !reserving : victims.size() > 1 && !reserving) {
+  // Unless room is kept for it, what several give back may go to others before it is enough.
+  const auto stays_free = [&] {
+    return victims.size() <= 1 ||
+           (IsOnlyOneWaiting(cls) && std::ranges::all_of(victims, IsMissedByNobody));
+  };
+  if (capacity.reserving != &cls && !(then.Fits(needed) && stays_free())) {
     for (GrantedLease* victim : victims) MarkRevoked(*victim, false);
     return false;
   }

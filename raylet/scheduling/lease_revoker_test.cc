@@ -64,7 +64,7 @@ SCENARIO("a lease is asked back of who can best do without it") {
   }
 }
 
-TEST_CASE("several leases are asked back for one only while room is kept for it") {
+SCENARIO("several leases are asked back for one while nobody else would get them") {
   LeaseParts node("CPU:2");
   auto& a = node.Add(kA, 1, "CPU:1", 2);
   node.Grant(a);
@@ -72,15 +72,33 @@ TEST_CASE("several leases are asked back for one only while room is kept for it"
   auto& large = node.Add(kB, 1, "CPU:2");
   large.cls->local = true;
   node.parts.demands.Enqueue(large, node.now);
-  node.parts.revoker.AskForWaiting(node.node(), node.now);
-  CHECK(node.TakeRevoked().empty());
-  CHECK(a.revoked == 0);
-  node.node().reserving = large.cls;
-  ++node.node().version;
   node.now += kSecond;
-  node.parts.revoker.AskForWaiting(node.node(), node.now);
-  CHECK(node.TakeRevoked().size() == 2);
-  CHECK(a.revoked == 2);
+  const auto ask = [&] {
+    ++node.node().version;
+    node.parts.revoker.AskForWaiting(node.node(), node.now);
+    return node.TakeRevoked().size();
+  };
+  WHEN("their owner has work for them") {
+    CHECK(ask() == 0);
+    CHECK(a.revoked == 0);
+    THEN("they are asked for once room is kept") {
+      node.node().reserving = large.cls;
+      CHECK(ask() == 2);
+      CHECK(a.revoked == 2);
+    }
+  }
+  WHEN("their owner has no work left") {
+    a.backlog = 0;
+    CHECK(ask() == 2);
+    CHECK(a.revoked == 2);
+  }
+  WHEN("others wait for less, too") {
+    a.backlog = 0;
+    auto& small = node.Add(kC, 1, "CPU:0.5");
+    small.cls->local = true;
+    node.parts.demands.Enqueue(small, node.now);
+    THEN("one of the leases is for those") { CHECK(ask() == 1); }
+  }
 }
 
 SCENARIO("CPUs that were lent and are used again are asked back") {

@@ -85,6 +85,11 @@ Nanos TaskSubmitter::Settle(Nanos now) {
 }
 
 void TaskSubmitter::SendDemand(LeaseKey& key, size_t wanted) {
+  if (!key.queue.empty()) {  // What others leave idle may be what this needs.
+    for (auto& [worker, lease] : by_worker_) {
+      if (IdlesUnheard(*lease)) WantOnlyHeld(*lease->key);
+    }
+  }
   proto::LeaseDemand demand;
   demand.set_key(key.number);
   if (!key.queue.empty()) {
@@ -104,11 +109,13 @@ void TaskSubmitter::SendDemand(LeaseKey& key, size_t wanted) {
     }
   }
   key.wanted_sent = static_cast<uint32_t>(wanted);
+  key.backlog_sent = key.queue.size;
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
 }
 
 void TaskSubmitter::WantOnlyHeld(LeaseKey& key) {
   key.wanted_sent = static_cast<uint32_t>(key.leases.size());
+  key.backlog_sent = 0;
   proto::LeaseDemand demand;
   demand.set_key(key.number);
   demand.set_wanted(key.wanted_sent);

@@ -28,8 +28,7 @@ LeaseKey& TaskSubmitter::KeyOf(const TemplateRecord& spec) {
   // Tasks of several functions share leases, but where the calls of one are counted.
   const uint32_t max_calls = spec.spec.max_calls();
   if (max_calls == 0) lease.clear_name();
-  std::unique_ptr<LeaseKey>& key =
-      keys_[absl::StrCat(max_calls, " ", lease.SerializeAsString())];
+  std::unique_ptr<LeaseKey>& key = keys_[absl::StrCat(max_calls, " ", lease.SerializeAsString())];
   if (!key) {
     key = std::make_unique<LeaseKey>();
     key->number = next_key_++;
@@ -125,8 +124,10 @@ void TaskSubmitter::Pump(LeaseKey& key) {
 }
 
 void TaskSubmitter::PushTo(OwnedLease& lease, TaskRecord& task) {
-  // Known at the next Tick: a clock read a task costs too much.
-  if (lease.in_flight.empty()) lease.last_progress = 0;
+  if (lease.in_flight.empty()) {
+    lease.last_progress = 0;  // Known at the next Tick: a clock read a task costs too much.
+    began_ = true;
+  }
   task.target = &lease;
   lease.idle_since = 0;
   tasks_.Push(task, *lease.worker, lease.number, ++lease.pushes);
@@ -380,6 +381,14 @@ Nanos TaskSubmitter::Tick() {
     if (lease->in_flight.empty()) {
       if (lease->idle_since == 0) lease->idle_since = now;
       if (now - lease->idle_since >= kLinger) lingered.push_back(lease);
+      if (IdlesUnheard(*lease)) {
+        const Nanos heard_at = lease->idle_since + kIdles;
+        if (now < heard_at) {
+          next = std::min(next, heard_at);
+        } else {
+          WantOnlyHeld(*lease->key);
+        }
+      }
       next = std::min(next, lease->idle_since + kLinger);
       continue;
     }

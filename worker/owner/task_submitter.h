@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -47,6 +48,7 @@ struct LeaseKey {
   TaskList queue;
   std::vector<std::unique_ptr<OwnedLease>> leases;
   uint32_t wanted_sent = 0;
+  uint64_t backlog_sent = 0;
   Nanos typical_run = 0;   // Of its tasks, smoothed; 0: not known yet.
   std::string notice;      // Why nothing is granted, from the raylet.
   uint32_t templates = 0;  // That point to it.
@@ -56,6 +58,8 @@ class TaskSubmitter final : public TaskDispatcher {
  public:
   static constexpr Nanos kWorkAhead = kMillisecond;
   static constexpr Nanos kLinger = 100 * kMillisecond;  // An idle lease is kept so long.
+  // The raylet hears of a lease that has been idle so long, and may ask for it.
+  static constexpr Nanos kIdles = 5 * kMillisecond;
   // After so long without progress, others' work is taken back.
   static constexpr Nanos kLongTask = 5 * kMillisecond;
   // So often the raylet hears how many tasks are left in a queue that gets shorter.
@@ -95,6 +99,9 @@ class TaskSubmitter final : public TaskDispatcher {
   // Lingering leases, long tasks, delayed retries. Returns when it wants to be called next
   // (kForever: not).
   Nanos Tick();
+  // Whether a lease has got a first task since this was asked last: Tick is to look at it within
+  // kLongTask, however long the leases had nothing to do.
+  bool TakeBegan() { return std::exchange(began_, false); }
   // Gives everything back (the process ends).
   void ReturnAll();
 
@@ -114,6 +121,10 @@ class TaskSubmitter final : public TaskDispatcher {
   void SendDemand(LeaseKey& key, size_t wanted);
   Nanos Settle(Nanos now);           // When it wants to be called next.
   void WantOnlyHeld(LeaseKey& key);  // Nothing waits: no lease beyond those held is needed.
+  // Whether the raylet thinks that tasks wait for `lease`, which has none.
+  static bool IdlesUnheard(const OwnedLease& lease) {
+    return lease.in_flight.empty() && lease.key->queue.empty() && lease.key->backlog_sent != 0;
+  }
   void Return(OwnedLease& lease, bool discard);
   void TakeBackFrom(OwnedLease& lease);
   void Delay(TaskRecord& task);
@@ -130,6 +141,7 @@ class TaskSubmitter final : public TaskDispatcher {
   uint64_t next_key_ = 1;
   std::vector<uint64_t> settling_;  // Keys that may have asked for more than they need now.
   Nanos settle_at_ = 0;
+  bool began_ = false;
   absl::btree_map<ProcessId, OwnedLease*> by_worker_;
   struct DelayedTask {
     uint32_t cookie;

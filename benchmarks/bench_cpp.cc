@@ -343,11 +343,11 @@ int main(int argc, char** argv) {
   });
   {
     std::vector<sheaf::ActorHandle<Echo>> actors;
-    for (int i = 0; i < 1000 && wants("1,000 actors"); ++i) {
-      actors.push_back(sheaf::Actor<Echo>().Cpus(0).Remote());
-      if (i % 100 == 99) sheaf::Get(actors.back().Task(&Echo::Call).Remote(i));
-    }
     const auto in_turn = [&](int each) {
+      while (actors.size() < 1000) {
+        actors.push_back(sheaf::Actor<Echo>().Cpus(0).Remote());
+        if (actors.size() % 100 == 0) sheaf::Get(actors.back().Task(&Echo::Call).Remote(0));
+      }
       return Rate([&] {
         std::vector<sheaf::ObjectRef<int>> refs;
         for (int call = 0; call < each; ++call) {

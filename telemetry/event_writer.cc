@@ -122,7 +122,8 @@ void EventWriter::CountTimes(FunctionSlot& slot, Sampler& sampler, Nanos run) {
 }
 
 void EventWriter::CountRecord(Sampler& sampler, Nanos now) {
-  const Nanos took = now - sampler.looked_at;
+  const auto took =
+      static_cast<Nanos>(static_cast<uint64_t>(now) - static_cast<uint64_t>(sampler.looked_at));
   if (++sampler.records < kRecordsLookedAt && took <= kFew) return;
   if (took < kTooMany) {
     sampler.least_weight = std::min<uint16_t>(sampler.least_weight * 2, kSampledWeight);

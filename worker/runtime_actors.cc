@@ -182,8 +182,7 @@ absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
   return ended;
 }
 
-absl::Status RuntimeImpl::ExitActor(Nanos patience, bool awaits_others,
-                                    absl::FunctionRef<void()> before) {
+absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> before) {
   const Nanos deadline = Deadline(clock_.Now(), patience);
   Lock lock(*driver_);
   const ActorId id = core_->executor.actor_id();
@@ -193,7 +192,7 @@ absl::Status RuntimeImpl::ExitActor(Nanos patience, bool awaits_others,
       {ErrorKind::kActorDied,
        absl::StrCat("the actor (", id.ToHex(), ") was ended: ", kAskedForEnd),
        {}});
-  if (!detached) core_->actor_directory.Leave(id);
+  core_->actor_directory.Leave(id, detached);
   // A call counts as running until its answer has left.
   const auto is_alone = [this, own = current_call.origin.task] {
     bool alone = true;
@@ -202,14 +201,18 @@ absl::Status RuntimeImpl::ExitActor(Nanos patience, bool awaits_others,
     return alone;
   };
   actor_leaves_ = true;
-  if (awaits_others) (void)driver_->DriveUntil(lock, deadline, is_alone);
+  (void)driver_->DriveUntil(lock, deadline, is_alone);
   lock.Unlock();
   before();
   lock.Relock();
   departures_->AwaitCalls(lock, deadline);
   departures_->Await(lock);
   lock.Unlock();
-  return EndActor(id, detached, /*no_restart=*/true, kAskedForEnd);
+  if (!detached) return EndActor(id, detached, /*no_restart=*/true, kAskedForEnd);
+  // However long the GCS is away: what refuses all calls must not keep its name and its resources.
+  absl::StatusOr<proto::GcsReply> reply =
+      AskGcs(ActorDirectory::EndOfDetached(id, /*no_restart=*/true, kAskedForEnd), kForever);
+  return reply.ok() ? ErrorOf(*reply) : reply.status();
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {

@@ -96,8 +96,7 @@ class RuntimeImpl final : public Runtime,
   absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,
                                         proto::TaskTemplate* creation) override;
   absl::Status Kill(const ObjectHandle& actor, bool no_restart) override;
-  absl::Status ExitActor(Nanos patience, bool awaits_others,
-                         absl::FunctionRef<void()> before) override;
+  absl::Status ExitActor(Nanos patience, absl::FunctionRef<void()> before) override;
   absl::StatusOr<ObjectHandle> OwnActor() override;
   absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) override;
   absl::Status RemoveGroup(PlacementGroupId group) override;

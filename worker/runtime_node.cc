@@ -27,16 +27,19 @@ absl::StatusOr<proto::GroupState> RuntimeImpl::WaitGroup(PlacementGroupId group,
     const proto::GroupState* state = core_->groups.Find(group);
     return state == nullptr ? std::string() : state->message();
   };
+  proto::GroupState settled;  // Another thread may remove the group before this one goes on.
   const absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
     const proto::GroupState* state = core_->groups.Find(group);
-    return state != nullptr && PlacementGroups::IsSettled(*state);
+    if (state == nullptr || !PlacementGroups::IsSettled(*state)) return false;
+    settled = *state;
+    return true;
   });
   if (absl::IsDeadlineExceeded(status)) {
     return absl::DeadlineExceededError(absl::StrCat("the placement group ", group.ToHex(),
                                                     " was not placed in time. ", message()));
   }
   if (!status.ok()) return status;
-  return *core_->groups.Find(group);
+  return settled;
 }
 
 absl::StatusOr<bool> RuntimeImpl::KeyPut(std::string_view name_space, std::string_view key,

@@ -144,4 +144,48 @@ TEST_CASE("no worker gets more calls than max_calls says, however short they are
   CHECK(f.transport.Count(FrameKind::kLeaseReturn) == 1);
 }
 
+SCENARIO("calls that are counted go on where the lease before has left off") {
+  Fixture f;
+  const TemplateRecord& spec = f.Template();
+  f.templates.back().spec.set_max_calls(3);
+  std::vector<ObjectHandle> results{f.Submit(spec)};
+  const auto grant = [&f](LeaseNumber lease, ProcessId worker, uint64_t calls) {
+    proto::LeaseGrant grant;
+    grant.set_key(1);
+    grant.set_lease(lease);
+    grant.set_worker(worker.packed());
+    grant.set_calls(calls);
+    f.owner.OnFrame(kRaylet, {FrameKind::kLeaseGrant, grant.SerializeAsString()});
+  };
+  const auto returned = [&f] {
+    proto::LeaseReturn message;
+    REQUIRE(message.ParseFromString(f.transport.Take(FrameKind::kLeaseReturn).body));
+    return message;
+  };
+  WHEN("its worker has had one") {
+    grant(1, kWorker, 1);
+    f.Reply(f.TakePush(), "first");
+    AND_WHEN("it idles") {
+      f.owner.Tick();
+      f.clock.Advance(TaskSubmitter::kLinger);
+      f.owner.Tick();
+      const proto::LeaseReturn idle = returned();
+      CHECK(idle.calls() == 2);
+      CHECK_FALSE(idle.discard_worker());
+    }
+    AND_WHEN("it gets the last one") {
+      results.push_back(f.Submit(spec));
+      f.Reply(f.TakePush(), "second");
+      CHECK(returned().discard_worker());
+    }
+  }
+  WHEN("its worker has had all already") {
+    grant(1, kWorker, 3);
+    CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
+    CHECK(returned().discard_worker());
+    grant(2, {1, 9}, 0);
+    CHECK(f.transport.Count(FrameKind::kPushTask) == 1);
+  }
+}
+
 }  // namespace sheaf

@@ -82,6 +82,10 @@ void ActorLifecycle::End(CallPtr call, const ActorId& id, proto::Death death) {
   Happen(std::move(call), {.id = id, .event = ActorEvent::kKilled, .death = std::move(death)});
 }
 
+void ActorLifecycle::Leave(CallPtr call, const ActorId& id) {
+  Happen(std::move(call), {.id = id, .event = ActorEvent::kLeaves});
+}
+
 void ActorLifecycle::Restart(const ActorId& id, std::string_view reason) {
   const proto::ActorInfo& info = table_.Find(id)->info();
   if (info.state() != proto::ActorInfo::ALIVE) return;
@@ -217,7 +221,9 @@ Outcome ActorLifecycle::Plan(const Happening& what) {
   proto::ActorInfo* info = record.mutable_info();
   info->set_state(step->next);
   info->clear_words();
-  if (step->action == ActorAction::kRecord) {
+  if (step->action == ActorAction::kFinal) {
+    info->set_max_restarts(0);
+  } else if (step->action == ActorAction::kRecord) {
     info->set_incarnation(what.incarnation);
     info->set_process(what.started.process());
     info->set_os_pid(what.started.os_pid());
@@ -279,6 +285,7 @@ void ActorLifecycle::Apply(const Happening& what, const ActorStep& step,
       entry.next_order = kForever;
       if (what.event != ActorEvent::kDied) EndIncarnation(host, what.id, entry, old_incarnation);
       break;
+    case ActorAction::kFinal:
     case ActorAction::kTell:
       break;
   }

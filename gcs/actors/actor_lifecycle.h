@@ -43,6 +43,8 @@ class ActorLifecycle {
   void Begin(const ActorId& id, ActorEntry& entry);
   // For good.
   void End(CallPtr call, const ActorId& id, proto::Death death);
+  // It has asked for its end, and will end soon: until then it may die, which is its end as well.
+  void Leave(CallPtr call, const ActorId& id);
   // The incarnation that lives, if one does, shall end; whether another follows, its restarts say.
   void Restart(const ActorId& id, std::string_view reason);
   // From the raylet of `node`; `call` may be nullptr.

@@ -219,6 +219,7 @@ void ActorService::EndKnown(CallPtr call, const proto::EndActor& request) {
     }
     return EndNamed(std::move(call), *id, std::move(death));
   }
+  if (request.leaves()) return life_.Leave(std::move(call), *id);
   if (request.restart()) {
     life_.Restart(*id, death.message());
     return context_.pipeline.Answer(call, {});

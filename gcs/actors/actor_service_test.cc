@@ -127,6 +127,19 @@ SCENARIO("a detached actor is killed on request, with or without a restart") {
     world.Pass(kSecond, {world.node});
     CHECK(world.Starts(world.node).empty());
   }
+  WHEN("it will end by itself, and dies before") {
+    end.mutable_end_actor()->set_leaves(true);
+    CHECK(Is(world.Ask({world.node, 5}, end), ErrorKind::kNone));
+    CHECK(world.Lookup(world.id).state() == Info::ALIVE);
+    world.Starts(world.node);
+    CHECK(world.kills.empty());
+    world.Died(world.node, 1);
+    THEN("that is its end") {
+      CHECK(world.Lookup(world.id).state() == Info::DEAD);
+      world.Pass(kSecond, {world.node});
+      CHECK(world.Starts(world.node).empty());
+    }
+  }
   WHEN("nobody knows it") {
     end.mutable_end_actor()->set_actor_id(std::string(16, 'x'));
     CHECK(Is(world.Ask({world.node, 5}, end), ErrorKind::kNotFound));

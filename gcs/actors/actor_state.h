@@ -15,10 +15,12 @@ enum class ActorEvent : uint8_t {
   kDied,      // Its worker ended, or the constructor failed.
   kLost,      // Its node is dead or drains, or no raylet knows of it after a restart of the GCS.
   kKilled,    // For good, on request.
+  kLeaves,    // It will end by itself: whatever ends it before that is no reason to start it again.
 };
 enum class ActorAction : uint8_t {
   kTell,     // Subscribers hear of it, nothing else.
   kRecord,   // On disk first.
+  kFinal,    // No restart is left: on disk first.
   kGrant,    // A new incarnation: on disk first, then to a raylet.
   kSetDead,  // On disk first, then the name is free.
 };
@@ -36,7 +38,7 @@ struct ActorStep {
 //      +---------------------+      +--> RESTARTING <--+      while restarts are left, else DEAD
 //                                          | accepted: STARTING
 //                                          | lost: again RESTARTING, free of charge
-//   Any state but DEAD goes to DEAD when killed. A start that was lost with its node costs no
+//   Any state but DEAD goes to DEAD when killed; `leaves` only takes the restarts that are left. A start that was lost with its node costs no
 //   restart: it may never have begun, and the new incarnation keeps it from counting if it had.
 constexpr std::optional<ActorStep> Next(proto::ActorInfo::State state, ActorEvent event,
                                         bool may_restart) {
@@ -61,6 +63,8 @@ constexpr std::optional<ActorStep> Next(proto::ActorInfo::State state, ActorEven
       return ActorStep{Info::DEAD, ActorAction::kSetDead};
     case ActorEvent::kKilled:
       return ActorStep{Info::DEAD, ActorAction::kSetDead};
+    case ActorEvent::kLeaves:
+      return ActorStep{state, ActorAction::kFinal};
   }
   return std::nullopt;
 }

@@ -246,12 +246,18 @@ int RunWorker() {
   return worker.RunWorker();
 }
 
-void ExitActor(double patience_s) {
+void ExitActor(double patience_s, const nb::callable& before) {
   absl::Status status;
   {
     const WithoutGil free;
-    status = CurrentRuntime()->ExitActor(static_cast<Nanos>(patience_s * kSecond),
-                                         /*awaits_others=*/false, [] {});
+    status = CurrentRuntime()->ExitActor(static_cast<Nanos>(patience_s * kSecond), [&before] {
+      const WithGil gil;
+      try {
+        before();
+      } catch (nb::python_error& error) {  // Of the user's: the actor ends all the same.
+        error.discard_as_unraisable(before);
+      }
+    });
   }
   if (!status.ok()) ThrowStatus(status);
 }
@@ -300,8 +306,9 @@ void BindSession(nb::module_& module) {
   module.def(
       "crc32c", [](const nb::bytes& data) { return Crc32c({data.c_str(), data.size()}); },
       "CRC-32C of the bytes.");
-  module.def("exit_actor", &ExitActor, nb::arg("patience_s"),
-             "Ends the actor that this process is, for good; its calls have so long to end.");
+  module.def("exit_actor", &ExitActor, nb::arg("patience_s"), nb::arg("before"),
+             "Ends the actor that this process is, for good; its calls have so long to end. Then "
+             "`before` is called, and those that it has made come to their ends.");
   module.def(
       "follow_spans", [] { FollowsSpans() = true; },
       "From here on calls look for a span of the user's.");

@@ -371,7 +371,7 @@ void PythonHandler::ExitActor() {
   const bool first = std::exchange(ended_, "the actor has called exit_actor()") == nullptr;
   if (!first) return;
   const WithoutGil free;
-  (void)CurrentRuntime()->ExitActor(kLongestLeave, /*awaits_others=*/true, [this] {
+  (void)CurrentRuntime()->ExitActor(kLongestLeave, [this] {
     const WithGil gil;
     EndInstance();
   });

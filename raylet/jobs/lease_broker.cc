@@ -81,6 +81,7 @@ absl::Status LeaseBroker::OnReturn(ProcessId owner, const Frame& frame) {
                     lease->spec->actor ? "its actor ended" : "its owner has no more use for it");
     return absl::OkStatus();
   }
+  deps_.pool.SetCalls(worker, lease->spec->name, message.calls());
   proto::LeaseEnd end;
   end.set_lease(lease->number);
   SendMessage(To(worker), FrameKind::kLeaseEnd, end);
@@ -341,6 +342,7 @@ void LeaseBroker::Bind(const Lease& lease, ProcessId worker, AttachedProcess& pr
   grant.set_lease(lease.number);
   grant.set_worker(worker.packed());
   for (const uint32_t id : gpu_ids) grant.add_gpu_ids(id);
+  grant.set_calls(deps_.pool.CallsOf(worker, lease.spec->name));
   SendMessage(To(owner), FrameKind::kLeaseGrant, grant);
 }
 

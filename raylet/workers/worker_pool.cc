@@ -128,6 +128,18 @@ void WorkerPool::OnReturned(ProcessId process, bool discard) {
   StartMissing();
 }
 
+void WorkerPool::SetCalls(ProcessId worker, const std::string& function, uint64_t calls) {
+  const auto it = workers_.find(worker);
+  if (it != workers_.end() && calls != 0) it->second.calls[function] = calls;
+}
+
+uint64_t WorkerPool::CallsOf(ProcessId worker, const std::string& function) const {
+  const Worker* const known = Find(worker);
+  if (known == nullptr) return 0;
+  const auto it = known->calls.find(function);
+  return it == known->calls.end() ? 0 : it->second;
+}
+
 bool WorkerPool::OnBlocked(ProcessId process, bool blocked) {
   const auto it = workers_.find(process);
   if (it == workers_.end()) return false;

@@ -65,6 +65,7 @@ class WorkerPool {
     uint32_t leases = 0;            // Had so far.
     Nanos leaves_by = 0;            // kDying, and not killed: until then. 0: it was not told to.
     std::string why_leaves;
+    absl::btree_map<std::string, uint64_t> calls;  // By function, of those that count them.
     // Owners that may still push for a lease of theirs that has ended here: it gets no other of
     // theirs.
     absl::btree_set<ProcessId> shunned;
@@ -93,6 +94,9 @@ class WorkerPool {
   bool OnReady(ProcessId worker);
   // A lease ended. `discard`: never lease this worker again, end it.
   void OnReturned(ProcessId worker, bool discard);
+  // What owners say of the calls of a function that counts them, for who leases the worker next.
+  void SetCalls(ProcessId worker, const std::string& function, uint64_t calls);
+  uint64_t CallsOf(ProcessId worker, const std::string& function) const;
   bool OnBlocked(ProcessId worker, bool blocked);  // False: nothing changed.
   // `worker` gets no lease of `owner`, until told otherwise.
   void SetShunned(ProcessId worker, ProcessId owner, bool shunned);

@@ -295,6 +295,11 @@ class Count:
 
 
 @sheaf.remote(num_cpus=0)
+def touch(count):
+    sheaf.get(count.calls_so_far.remote())
+
+
+@sheaf.remote(num_cpus=0)
 def call(count):
     sheaf.get(count.add.remote())
 
@@ -329,6 +334,7 @@ def test_calls_of_an_actor_that_ends_in_order_come_to_their_ends(kind, leaves):
     actor_class = sheaf.remote(num_cpus=0)(kind)
     for _ in range(4):
         count, caller = Count.remote(), actor_class.remote()
+        sheaf.get(touch.remote(count), timeout=WAIT_S)  # A worker for `call` is there.
         sheaf.get(caller.set_own.remote(caller if leaves else None), timeout=WAIT_S)
         if leaves:
             with pytest.raises(ActorDiedError):
@@ -356,9 +362,8 @@ class Leaver:
         other.ask.remote(sheaf.get_runtime_context().current_actor)
         sheaf.actor.exit_actor()
 
-    def leave_asking(self, begun, gate):
-        self.other = Leaver.remote()
-        self.other.slow.remote(begun, gate)
+    def leave_asking(self, other, begun, gate):
+        other.slow.remote(begun, gate)
         sheaf.actor.exit_actor()
 
     def leave_with_last_words(self, count):
@@ -368,6 +373,16 @@ class Leaver:
     def __ray_shutdown__(self):
         if hasattr(self, "count"):
             self.count.add.remote()
+
+
+@sheaf.remote(num_cpus=0)
+class AsyncLeaver:
+    async def pid(self):
+        return os.getpid()
+
+    async def leave_asking(self, other, begun, gate):
+        other.slow.remote(begun, gate)
+        sheaf.actor.exit_actor()
 
 
 @sheaf.remote(num_cpus=0)
@@ -387,6 +402,7 @@ class Asker:
 
 def test_an_actor_that_waits_for_its_calls_refuses_those_of_others():
     asker, leaver = Asker.remote(), Leaver.remote()
+    assert sheaf.get(asker.answer.remote(), timeout=WAIT_S) is None  # It is there.
     begun = time.monotonic()
     with pytest.raises(ActorDiedError):
         sheaf.get(leaver.leave_asked.remote(asker), timeout=WAIT_S)
@@ -397,6 +413,7 @@ def test_an_actor_that_waits_for_its_calls_refuses_those_of_others():
 def test_the_last_words_of_an_actor_that_asked_for_its_end_arrive():
     for _ in range(4):
         count, leaver = Count.remote(), Leaver.remote()
+        assert sheaf.get(count.calls_so_far.remote(), timeout=WAIT_S) == 0
         with pytest.raises(ActorDiedError):
             sheaf.get(leaver.leave_with_last_words.remote(count), timeout=WAIT_S)
         wait_until(
@@ -405,11 +422,17 @@ def test_the_last_words_of_an_actor_that_asked_for_its_end_arrive():
         )
 
 
-def test_an_actor_that_dies_while_it_leaves_is_not_restarted(tmp_path):
-    leaver = Leaver.options(max_restarts=-1, max_task_retries=-1).remote()
-    pid = sheaf.get(leaver.pid.remote(), timeout=WAIT_S)
+@pytest.mark.parametrize("lifetime", [None, "detached"])
+@pytest.mark.parametrize("kind", [Leaver, AsyncLeaver], ids=["sync", "async"])
+def test_an_actor_that_dies_while_it_leaves_is_not_restarted(kind, lifetime, tmp_path):
+    name = None if lifetime is None else f"leaver-{tmp_path.name}"
+    other, leaver = (
+        Leaver.remote(),
+        kind.options(max_restarts=-1, max_task_retries=-1, lifetime=lifetime, name=name).remote(),
+    )
+    _, pid = sheaf.get([other.pid.remote(), leaver.pid.remote()], timeout=WAIT_S)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
-    leaves = leaver.leave_asking.remote(begun, gate)
+    leaves = leaver.leave_asking.remote(other, begun, gate)
     wait_until(begun.exists, "its call does not begin")
     with pytest.raises(ActorDiedError):  # It leaves.
         sheaf.get(leaver.pid.remote(), timeout=WAIT_S)

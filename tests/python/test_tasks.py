@@ -297,3 +297,15 @@ def test_a_flood_of_calls_with_arguments():
     text = "x" * 1000
     refs = [echo.remote(text) for _ in range(40_000)]
     assert sheaf.get(refs[-1]) == ((text,), {}) and len(sheaf.get(refs)) == 40_000
+
+
+def test_a_worker_ends_after_max_calls_however_far_apart_they_are():
+    @sheaf.remote(max_calls=2)
+    def pid():
+        return os.getpid()
+
+    pids = []
+    for _ in range(6):
+        pids.append(sheaf.get(pid.remote(), timeout=WAIT_S))
+        time.sleep(0.15)  # The lease goes back meanwhile.
+    assert all(pids.count(one) <= 2 for one in pids)

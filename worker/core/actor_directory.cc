@@ -83,7 +83,13 @@ void ActorDirectory::End(ActorId actor, bool no_restart, const char* reason) {
   }
 }
 
-void ActorDirectory::Leave(ActorId actor) {
+void ActorDirectory::Leave(ActorId actor, bool detached) {
+  if (detached) {
+    proto::GcsRequest request;
+    request.mutable_end_actor()->set_actor_id(actor.Binary());
+    request.mutable_end_actor()->set_leaves(true);
+    return gcs_.Tell(std::move(request));
+  }
   proto::ActorControl control;
   control.set_actor_id(actor.Binary());
   control.set_leaves(true);

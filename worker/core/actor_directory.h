@@ -42,8 +42,8 @@ class ActorDirectory {
 
   // Ends an actor that is not detached: here, or at its creator.
   void End(ActorId actor, bool no_restart, const char* reason);
-  // This process is an actor that is not detached, and will end: for good, even if it dies before.
-  void Leave(ActorId actor);
+  // This process is an actor, and will end: for good, even if it dies before.
+  void Leave(ActorId actor, bool detached);
   // What ends a detached one, said to the GCS.
   static proto::GcsRequest EndOfDetached(ActorId actor, bool no_restart, const char* reason);
   // Kill was called here, for good: from now on calls that this process makes of it end in that.

@@ -42,7 +42,10 @@ const proto::GroupState* PlacementGroups::Find(PlacementGroupId group) const {
 
 void PlacementGroups::OnState(proto::GroupState state) {
   const auto id = PlacementGroupId::FromBinary(state.id());
-  if (id.ok()) groups_[*id] = std::move(state);
+  if (!id.ok()) return;
+  // The last word on a group that was removed here: nobody asks for it again.
+  if (state.state() == proto::GroupState::REMOVED && !groups_.contains(*id)) return;
+  groups_[*id] = std::move(state);
 }
 
 void PlacementGroups::Ask(proto::GroupRequest::Action action, PlacementGroupId group) {

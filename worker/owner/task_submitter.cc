@@ -32,6 +32,7 @@ LeaseKey& TaskSubmitter::KeyOf(const TemplateRecord& spec) {
   if (!key) {
     key = std::make_unique<LeaseKey>();
     key->number = next_key_++;
+    key->max_calls = max_calls;
     key->spec = spec.spec.lease();
     by_number_[key->number] = key.get();
   }
@@ -84,10 +85,6 @@ size_t TaskSubmitter::Depth(const LeaseKey& key) const {
   return std::clamp<size_t>(kWorkAhead / std::max<Nanos>(key.typical_run, 1), 1, kMaxDepth);
 }
 
-bool TaskSubmitter::IsWornOut(const OwnedLease& lease, const TemplateRecord& spec) {
-  return spec.spec.max_calls() != 0 && lease.pushes >= spec.spec.max_calls();
-}
-
 OwnedLease* TaskSubmitter::Choose(LeaseKey& key) {
   const size_t depth = Depth(key);
   NodeNumber wanted = 0;  // With most bytes of the next task's arguments.
@@ -97,11 +94,10 @@ OwnedLease* TaskSubmitter::Choose(LeaseKey& key) {
       if (bytes > most) std::tie(most, wanted) = std::pair(bytes, node);
     }
   }
-  const TemplateRecord& next = *key.queue.first->spec;
   OwnedLease* best = nullptr;
   for (auto& lease : key.leases) {
     if (lease->revoked || lease->taking_back || lease->in_flight.size >= depth ||
-        lease->in_flight.bytes >= limits_.max_untaken || IsWornOut(*lease, next)) {
+        lease->in_flight.bytes >= limits_.max_untaken || IsWornOut(*lease)) {
       continue;
     }
     const bool there = lease->worker->process.node == wanted;
@@ -144,10 +140,12 @@ void TaskSubmitter::OnGrant(const proto::LeaseGrant& grant) {
   lease->number = grant.lease();
   lease->worker = &peers_.Of(worker);
   lease->key = &key;
+  lease->calls_before = grant.calls();
   lease->idle_since = tasks_.clock().Now();
-  by_worker_[worker] = lease.get();
+  OwnedLease& held = *(by_worker_[worker] = lease.get());
   key.notice.clear();
   key.leases.push_back(std::move(lease));
+  if (IsWornOut(held)) Return(held, true);
   Pump(key);
 }
 
@@ -180,7 +178,7 @@ void TaskSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   // Slower at once, faster gradually: a wrong guess that tasks are short makes others wait behind a
   // long one.
   key.typical_run = run > key.typical_run ? run : key.typical_run - (key.typical_run - run) / 4;
-  const bool worn_out = IsWornOut(lease, *task.spec);
+  const bool worn_out = IsWornOut(lease);
   if (tasks_.Finish(reply, from) == TaskTable::Outcome::kRetry) Delay(task);
   if (lease.in_flight.empty() && (worn_out || lease.revoked)) {
     Return(lease, worn_out);
@@ -199,7 +197,7 @@ void TaskSubmitter::OnReturned(TaskRecord& task) {
   lease.in_flight.Remove(&task);
   lease.taking_back = false;
   task.returned_before = true;
-  const bool worn_out = IsWornOut(lease, *task.spec);
+  const bool worn_out = IsWornOut(lease);
   if (task.cancelled) {
     tasks_.Fail(task, CancelledBeforeStart(tasks_.Describe(task)));
   } else {
@@ -245,6 +243,7 @@ void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
   proto::LeaseReturn message;
   message.set_lease(lease.number);
   message.set_discard_worker(discard);
+  if (key.max_calls != 0) message.set_calls(lease.calls_before + lease.pushes);
   by_worker_.erase(lease.worker->process);
   std::erase_if(key.leases, [&](const auto& held) { return held.get() == &lease; });
   if (key.queue.empty()) {

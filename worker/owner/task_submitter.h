@@ -31,7 +31,8 @@ struct OwnedLease {
   LeaseKey* key = nullptr;
   TaskList in_flight;  // In push order.
   uint64_t pushes = 0;
-  Nanos last_progress = 0;  // When it last answered, or was given a first task.
+  uint64_t calls_before = 0;  // That its worker has had in other leases, if they are counted.
+  Nanos last_progress = 0;    // When it last answered, or was given a first task.
   Nanos idle_since = 0;
   bool revoked = false;
   bool taking_back = false;  // Asked; ends when a reply or a returned task comes.
@@ -43,6 +44,7 @@ struct LeaseKey {
   proto::LeaseSpec spec;   // Named as the task that waited first when the raylet heard of it last.
   bool announced = false;  // The raylet has the spec.
   bool settles = false;    // In `settling_`.
+  uint32_t max_calls = 0;  // Of its functions, for each worker. 0: they are not counted.
   bool rose = false;       // What is wanted, since Settle looked last; then `rose_at` is when.
   Nanos rose_at = 0;
   TaskList queue;
@@ -112,8 +114,10 @@ class TaskSubmitter final : public TaskDispatcher {
   LeaseKey& KeyOf(const TemplateRecord& spec);
   void Pump(LeaseKey& key);
   OwnedLease* Choose(LeaseKey& key);  // For the first of its queue.
-  // Its worker has had as many calls as it may of `spec`, whose key it has.
-  static bool IsWornOut(const OwnedLease& lease, const TemplateRecord& spec);
+  // Its worker has had as many calls as it may.
+  static bool IsWornOut(const OwnedLease& lease) {
+    return lease.key->max_calls != 0 && lease.calls_before + lease.pushes >= lease.key->max_calls;
+  }
   std::vector<std::pair<NodeNumber, uint64_t>> ArgumentBytes(const TaskRecord& task) const;
   size_t Depth(const LeaseKey& key) const;
   void PushTo(OwnedLease& lease, TaskRecord& task);

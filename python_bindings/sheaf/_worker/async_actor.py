@@ -15,7 +15,6 @@ import contextvars
 import inspect
 import selectors
 import threading
-import time
 import traceback
 import types
 from collections.abc import Coroutine
@@ -100,8 +99,6 @@ def _leave_by(error: BaseException) -> None:
     exceptions are told; the actor goes on without what raised them."""
     if not _ends_actor(error):
         traceback.print_exception(error)
-    elif not _running:
-        _leave()
 
 
 _group_loops: dict[
@@ -217,8 +214,6 @@ def _first_step(call: _Call) -> tuple[Coroutine[Any, Any, None], Any] | None:
             return spare_task.first_step_of(_rest(execution, *begun))
     except BaseException as error:
         _fail(execution, error)
-    if _leaving and not _running:
-        _leave()
     return None
 
 
@@ -311,32 +306,23 @@ def _forget(task: bytes) -> None:
     """The call has ended."""
     _running.pop(task, None)
     _cancelled.discard(task)
-    if _leaving and not _running:
-        _leave()
 
 
 _LEAVING_S = 30.0  # For the calls that run, and then for those that it has made.
 _leaving = False
-_leaves_by = 0.0
-_left = threading.Lock()  # Who has it ends the actor.
 
 
 def _begin_to_leave() -> None:
-    """The actor asked for its end: the calls that run may end before it, within _LEAVING_S."""
-    global _leaving, _leaves_by
+    """The actor asked for its end: it takes no more calls, and those that run may end before it."""
+    global _leaving
     if _leaving:
         return
     _leaving = True
-    _leaves_by = time.monotonic() + _LEAVING_S
-    bound = threading.Timer(_LEAVING_S, _leave)
-    bound.daemon = True
-    bound.start()
+    threading.Thread(target=_leave, name="sheaf-leave", daemon=True).start()
 
 
 def _leave() -> None:
-    if _left.acquire(blocking=False):
-        main.run_exit_functions()
-        _core.exit_actor(max(0.0, _leaves_by - time.monotonic()))
+    _core.exit_actor(_LEAVING_S, main.run_exit_functions)
 
 
 async def _send_items(execution: Any, result: Any) -> None:

@@ -64,8 +64,8 @@ def make(wanted: dict[str, str]) -> None:
     deadline = time.monotonic() + float(wanted.get("@timeout", _TIMEOUT_S))
     in_front: list[str] = []
     if "PYTHONPATH" in wanted:  # A worker has the driver's sys.path instead of its variable's.
-        folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        sys.path[:0] = [folder for folder in folders if folder and folder not in sys.path]
+        folders = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+        sys.path[:] = folders + [one for one in sys.path if one not in folders]
     try:
         if "@working_dir" in wanted:
             folder = _unpacked(wanted["@working_dir"], deadline)

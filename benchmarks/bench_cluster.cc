@@ -3,7 +3,6 @@
 // actors cost in a cluster of five nodes on this machine, plain and under TLS, beside what bare
 // sockets (benchmarks/floor/floor_tcp) and bare gRPC (floor_grpc) do in the same run.
 //   bench_cluster [--json FILE] [--only TEXT] [--seconds N] [--no-floors]
-#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -24,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory/heap.h"
 #include "benchmarks/arguments.h"
 #include "benchmarks/cluster_rows.h"
 #include "rpc/links.h"
@@ -378,8 +378,7 @@ class TlsDirectory {
 
 int main(int argc, char** argv) {
   bench::BecomeWorker(argc, argv);
-  mallopt(M_MMAP_THRESHOLD, 8 << 20);  // As nodes do.
-  mallopt(M_TRIM_THRESHOLD, 32 << 20);
+  sheaf::KeepFreedMemory(16 << 20);  // As nodes do.
   std::string json, only;
   bool with_floors = true;
   bench::Arguments arguments("bench cluster",

@@ -37,6 +37,11 @@ def echo(x):
     return x
 
 
+@sheaf.remote
+def zeros(n):
+    return bytes(n)
+
+
 @sheaf.remote(num_cpus=0)
 class Actor:
     def nothing(self):
@@ -106,6 +111,17 @@ def rows():
     yield "put of an int", "/s", 1, lambda: put(1)
     yield "get of an int", "/s", 1, lambda: get(small)
     yield "wait on 1,000 references", "/s", 1, lambda: sheaf.wait(many, num_returns=BATCH)
+    kilobytes, part = np.ones(1250), np.ones(100_000)
+    yield "put of 10 kB (NumPy)", "/s", 1, lambda: put(kilobytes)
+    yield "put of 800 kB (NumPy)", "GB/s", part.nbytes / 1e9, lambda: put(part)
+    yield "floor: copy of 800 kB", "GB/s", part.nbytes / 1e9, _copier(part)
+    for n in (10_000, 64_000, 200_000):
+        yield (
+            f"tasks that give {n // 1000} kB, 200 in flight",
+            "/s",
+            200,
+            lambda n=n: get([zeros.remote(n) for _ in range(200)]),
+        )
     yield "put of 100 MB (NumPy)", "GB/s", array.nbytes / 1e9, lambda: put(array)
     yield "get of 100 MB (NumPy)", "/s", 1, lambda: get(block)
     yield "floor: copy of 100 MB", "GB/s", array.nbytes / 1e9, _copier(array)

@@ -8,10 +8,8 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <memory>
@@ -23,6 +21,7 @@
 #include "base/failpoint.h"
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/memory/heap.h"
 #include "base/mutex.h"
 #include "base/session_directory.h"
 #include "base/status_macros.h"
@@ -452,7 +451,7 @@ End AwaitEnd(Node& node, ServiceNotifier& service, int signals, int parent_pipe,
 }  // namespace
 
 int RunNode(const NodeOptions& options) {
-  KeepFreedMemory();
+  KeepFreedMemory(16 << 20);  // Messages have up to 4 MiB.
   OpenStandardStreams();
   const UniqueFd signals = BlockSignals();
   UniqueFd ready(options.ready_fd);

@@ -24,7 +24,7 @@ struct ClientExtent {
   uint32_t slot = kNoSlot;  // Dedicated: the slot it is bound to.
   std::shared_ptr<MovableMapping> mapping;
   uint32_t position = 0;  // Dedicated, in use: in the list of those.
-  uint64_t written = 0;   // Dedicated: the largest object that lay there; its pages are entered.
+  uint64_t written = 0;   // Up to here objects have lain there: these pages are entered.
   // Shared extents only.
   uint64_t next = 0;      // Where the next object goes, from `offset`.
   uint32_t live = 0;      // Objects created and not known to be freed.

@@ -20,6 +20,10 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kFlushAt = 256;  // Batched items.
+// Or so many bytes to be freed: the next objects are written to the same warm memory.
+constexpr uint64_t kFlushBytes = 2 << 20;
+// Smaller objects of shared extents find their pages one by one.
+constexpr uint64_t kEnteredFrom = 128 << 10;
 
 }  // namespace
 absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::Open(ProcessId self, UniqueFd arena,
@@ -137,6 +141,7 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateShared(const ObjectSpec& spec,
 MutableBuffer StoreClient::Prepare(const ObjectSpec& spec, uint32_t slot, ClientExtent& extent,
                                    uint64_t offset) {
   ++counts_.creates;
+  if (extent.slot == kNoSlot) shared_since_harvest_ += spec.size_bytes;
   Slot& shared = slots_->at(slot);
   shared.id = spec.id;
   shared.data_offset = offset;
@@ -151,9 +156,10 @@ MutableBuffer StoreClient::Prepare(const ObjectSpec& spec, uint32_t slot, Client
   }
   MutableBuffer buffer(std::make_unique<UnsealedSlot>(views_, extent.mapping, slot), memory,
                        spec.size_bytes);
-  if (extent.slot != kNoSlot && spec.size_bytes > extent.written) {
-    buffer.cold_ = true;
-    extent.written = spec.size_bytes;
+  const uint64_t end = offset - extent.offset + spec.size_bytes;
+  if (end > extent.written) {
+    buffer.cold_ = extent.slot != kNoSlot || spec.size_bytes >= kEnteredFrom;
+    extent.written = end;
   }
   return buffer;
 }
@@ -259,7 +265,8 @@ void StoreClient::Free(ObjectId id, const ObjectLocation& location) {
   const ClientExtent* extent = own ? slots_->own(location.slot).extent : nullptr;
   const bool dedicated = extent != nullptr && extent->slot != kNoSlot;
   if (dedicated) soon_idle_.push_back({location.slot, location.generation});
-  if (dedicated || freed_.size() >= kFlushAt) Flush();
+  if (own) freed_bytes_ += slots_->at(location.slot).data_bytes;
+  if (dedicated || freed_.size() >= kFlushAt || freed_bytes_ >= kFlushBytes) Flush();
 }
 
 void StoreClient::Flush() {
@@ -271,6 +278,7 @@ void StoreClient::Flush() {
   if (!freed_.empty()) {
     raylet_.Send(Lane::kControl, kStoreFree, ItemsAsBytes(std::span<const ObjectName>(freed_)));
     freed_.clear();
+    freed_bytes_ = 0;
   }
 }
 

@@ -178,10 +178,12 @@ class StoreClient {
   uint64_t slot_request_ = 0;
   uint64_t room_version_ = 0;
   uint64_t harvested_at_ = 0;          // Creates, when all slots were looked at.
+  uint64_t shared_since_harvest_ = 0;  // Bytes created since then.
   std::vector<SealedSlot> soon_idle_;  // Freed by this process, each with an extent of its own.
   uint64_t harvested_dedicated_at_ = 0;
   std::vector<SealedSlot> sealed_;  // Not yet announced.
   std::vector<ObjectName> freed_;   // Not yet sent.
+  uint64_t freed_bytes_ = 0;        // Of those that this process made.
   Stats counts_;
 };
 

@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint32_t kLargestSlotGrant = 16;  // Pages.
 // Empty shared extents kept warm; what is beyond goes back to the raylet.
-constexpr size_t kWarmSharedExtents = 2;
+constexpr size_t kWarmSharedExtents = 4;
+constexpr uint64_t kBytesPerLook = 1024;
 constexpr uint64_t kReservedBytes = 64 * 1024;
 constexpr Nanos kReserveWait = kSecond;
 
@@ -115,10 +116,14 @@ void StoreClient::ForgetTakenBack() {
 }
 
 void StoreClient::HarvestShared(bool everything) {
-  // Looking at every slot must stay cheap per object made: only when a good part of them is new.
+  // Looking at every slot must stay cheap per object made: only when a good part of them is new, or
+  // so much was written that the looks are as nothing.
   const size_t count = slots_->tracked().size();
-  if (!everything && counts_.creates - harvested_at_ < count / 4) return;
+  if (!everything && counts_.creates - harvested_at_ < count / 4 &&
+      shared_since_harvest_ < count * kBytesPerLook)
+    return;
   harvested_at_ = counts_.creates;
+  shared_since_harvest_ = 0;
   for (size_t i = 0; i < slots_->tracked().size();) {
     const uint32_t slot = slots_->tracked()[i];
     ClientSlots::Own& own = slots_->own(slot);

@@ -168,6 +168,21 @@ SCENARIO(
   CHECK(node.store(writer).stats().held_bytes <= 17 * kMiB);
 }
 
+SCENARIO("put and free of objects that share extents uses the same warm memory") {
+  StoreNode node(256 * kMiB);
+  const ProcessId writer = node.Attach(1);
+  const std::string bytes = Pattern(800'000, 1);
+  // Few enough that their number brings no word of them to the raylet.
+  for (int i = 1; i <= 200; ++i) {
+    const auto location = node.Put(writer, IdOf(writer, i), bytes);
+    REQUIRE(location.ok());
+    node.store(writer).Free(IdOf(writer, i), *location);
+    node.Settle();
+  }
+  CHECK(node.store(writer).stats().requests <= 8);
+  CHECK(node.store(writer).stats().held_bytes <= 32 * kMiB);
+}
+
 SCENARIO("a buffer that is dropped unsealed gives its memory back") {
   StoreNode node(16 * kMiB);
   const ProcessId writer = node.Attach(1);

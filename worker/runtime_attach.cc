@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/memory/heap.h"
 #include "base/signal_mask.h"
 #include "base/status_macros.h"
 #include "base/text/whole_file.h"
@@ -20,6 +21,7 @@ extern char** environ;
 namespace sheaf {
 namespace {
 
+constexpr size_t kLargestKept = 32 << 20;  // Blocks of the heap.
 constexpr Nanos kJobWait = 30 * kSecond;
 constexpr Nanos kLeaveWait = 5 * kSecond;
 // A worker without a raylet ends by itself so long, then at once.
@@ -91,6 +93,7 @@ RuntimeImpl::RuntimeImpl(RuntimeOptions options, Attached attached)
       }) {}
 
 absl::Status RuntimeImpl::Begin() {
+  KeepFreedMemory(kLargestKept);
   if (options_.on_segment) options_.on_segment({segment_, segment_->data()});
   if (!KeepSpareDescriptor()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
   const ProcessId raylet = RayletOf(self_.node);
@@ -198,9 +201,13 @@ void RuntimeImpl::OnTick() {
   printer_.Relieve();
   stacks_.Relieve();
   // What interrupts a call may meet it just before the system call that shall end, and be lost.
-  core_->executor.ForEachRunning([this](const CallExecution& call) {
+  bool busy = core_->executor.queued() != 0;
+  core_->executor.ForEachRunning([&](const CallExecution& call) {
+    busy = true;
     if (call.cancelled()) OnRunningCancelled(call.task());
   });
+  if (options_.handler != nullptr)  // A driver's memory is its user's.
+    (void)heap_.Tick(clock_.Now(), mailbox_->counts().work_frames, busy);
 }
 
 // The core counts for itself; the page shows it, a fraction of a second late.

@@ -29,6 +29,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "base/memory/heap.h"
 #include "base/unique_fd.h"
 #include "shm/attach_client.h"
 #include "shm/mailbox.h"
@@ -230,6 +231,7 @@ class RuntimeImpl final : public Runtime,
     printer_.Print(std::move(lines));
   }};
   StackAnswers stacks_;
+  IdleHeap heap_;
 
   bool stopped_ = false;
   bool leaving_ = false;            // The raylet told this worker to end.

@@ -2,7 +2,6 @@
 #include "cli/service/daemon_process.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -21,11 +20,6 @@ UniqueFd BlockSignals() {
 int TakeSignal(int signals) {
   signalfd_siginfo info{};
   return read(signals, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
-}
-
-void KeepFreedMemory() {
-  mallopt(M_MMAP_THRESHOLD, 8 << 20);
-  mallopt(M_TRIM_THRESHOLD, 32 << 20);
 }
 
 void OpenStandardStreams() {

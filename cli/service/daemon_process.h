@@ -11,9 +11,6 @@ namespace sheaf::cli {
 UniqueFd BlockSignals();
 // The number of one that came; 0: none has.
 int TakeSignal(int signals);
-// The memory of messages, of up to 4 MiB, is kept for the next ones: given back to the kernel after
-// each, it comes as new pages again, which cost more than the copy of the bytes into them.
-void KeepFreedMemory();
 // Who started us may have closed them; nothing else may get their numbers.
 void OpenStandardStreams();
 

@@ -73,9 +73,12 @@ def _make_pickler() -> type:
                 file, protocol=5, buffer_callback=None if buffers is None else buffers.append
             )
             self.references = references
+            self.plain: set[type] = set()  # Of whose instances only pickle has to know.
 
         def reducer_override(self, obj: Any) -> Any:
             kind = type(obj)
+            if kind in self.plain:
+                return NotImplemented
             if kind is _core.ObjectRef:
                 self.references.append(obj)
                 return _core.nested_reference, (len(self.references) - 1, obj._in_memory())
@@ -86,6 +89,8 @@ def _make_pickler() -> type:
                 reduce_arrow = arrow_values.reducer_of(kind)
                 if reduce_arrow is not None:
                     return reduce_arrow(obj)
+            if not issubclass(kind, (type, types.FunctionType)):  # As cloudpickle decides.
+                self.plain.add(kind)
             return reduce_other(self, obj)
 
     _pickler_class = Pickler
@@ -97,11 +102,25 @@ def pickle_value(
 ) -> tuple[memoryview, list[pickle.PickleBuffer], list[_core.ObjectRef[Any]]]:
     """The pickle of `value`, the buffers outside it, and the references inside it. TypeError: what
     cannot be pickled, and where."""
-    file = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
+    if _is_numbers(value):  # pickle alone, in C, takes a quarter of the time.
+        return memoryview(pickle.dumps(value, 5, buffer_callback=buffers.append)), buffers, []
+    file = io.BytesIO()
     references: list[_core.ObjectRef[Any]] = []
     _dump(value, file, buffers, references)
     return file.getbuffer(), buffers, references
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether it is a NumPy array in which nothing but numbers, texts, bytes or times can be."""
+    kind = type(value)
+    return (
+        kind.__name__ == "ndarray"
+        and kind.__module__ == "numpy"
+        and not value.dtype.hasobject
+        and value.dtype.metadata is None
+        and kind not in _custom
+    )
 
 
 def unpickle_value(data: memoryview, buffers: list[Any]) -> Any:

@@ -88,9 +88,9 @@ void ObjectPuller::OnFirst(const PullPtr& pull, uint64_t ask,
   const NodeNumber node = coming->node;
   proto::BlockHead head;
   if (!answer.ok()) {
-    SourceFailed(*pull, node, answer.status());
+    SourceFailed(*pull, node, coming->asked_at, answer.status());
   } else if (!head.ParseFromString((*answer)->head())) {
-    SourceFailed(*pull, node, absl::DataLossError("a head that cannot be read"));
+    SourceFailed(*pull, node, coming->asked_at, absl::DataLossError("a head that cannot be read"));
   } else if (Heed(*pull, node, head)) {
     const StoreServer::Arrival arrival{.id = pull->id,
                                        .attempt = head.attempt(),
@@ -99,7 +99,8 @@ void ObjectPuller::OnFirst(const PullPtr& pull, uint64_t ask,
                                        .nested_count = head.nested_count()};
     if (head.size_bytes() > kMaxPayloadBytes ||
         (*answer)->size() != std::min(options_.chunk_bytes, arrival.bytes())) {
-      SourceFailed(*pull, node, absl::DataLossError("not as many bytes as were asked for"));
+      SourceFailed(*pull, node, coming->asked_at,
+                   absl::DataLossError("not as many bytes as were asked for"));
     } else {
       pull->arrival = arrival;
       pull->source_attempt = head.attempt();
@@ -216,7 +217,7 @@ void ObjectPuller::OnChunk(const PullPtr& pull, uint64_t ask, const absl::Status
   const size_t chunk = coming->chunk;
   pull->chunks[chunk] = Chunk::kMissing;
   if (!outcome.ok()) {
-    SourceFailed(*pull, node, outcome);
+    SourceFailed(*pull, node, coming->asked_at, outcome);
   } else if (Heed(*pull, node, head)) {
     if (!pull->source_attempt) pull->source_attempt = head.attempt();
     pull->chunks[chunk] = Chunk::kHere;
@@ -246,8 +247,10 @@ bool ObjectPuller::Heed(PullState& pull, NodeNumber node, const proto::BlockHead
   return false;
 }
 
-void ObjectPuller::SourceFailed(PullState& pull, NodeNumber node, const absl::Status& why) {
+void ObjectPuller::SourceFailed(PullState& pull, NodeNumber node, Nanos asked_at,
+                                const absl::Status& why) {
   ++counts_.failed_fetches;
+  HeedLine(pull, node, asked_at);
   if (absl::IsDataLoss(why)) ++counts_.damaged;
   if (pull.sources.Failed(node, why, deps_.clock.Now()) == PullSources::Verdict::kDamaged)
     pull.why = LookupOutcome::kDataLoss;
@@ -360,6 +363,9 @@ void ObjectPuller::Tick() {
   const std::vector<PullPtr> running = running_;
   for (const PullPtr& pull : running) {
     LeaveSlow(*pull);
+    if (now - pull->progress_at >= options_.give_up_after) {
+      for (const PullState::Coming& each : pull->coming) HeedLine(*pull, each.node, each.asked_at);
+    }
     if (pull->stage == Stage::kEnding) {
       EndIfIdle(pull);
     } else if (pull->stage == Stage::kWaitingForRoom) {

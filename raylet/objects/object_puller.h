@@ -21,6 +21,8 @@
 // chunk is asked of the other, and what still comes of it counts for nothing. Where there is but one
 // source, a chunk may take as long as the links let it.
 //
+// A question whose source answers others meanwhile is in line behind those, which is progress, too.
+//
 // Bounds: the bytes of all pulls together (others queue), chunks on their way of each, and the time
 // without progress, after which a pull fails.
 #pragma once
@@ -128,13 +130,14 @@ class ObjectPuller {
   void FetchChunk(const PullPtr& pull, NodeNumber node, size_t chunk);
   void OnChunk(const PullPtr& pull, uint64_t ask, const absl::Status& outcome,
                const proto::BlockHead& head);
+  void HeedLine(PullState& pull, NodeNumber node, Nanos asked_at) const;
   void LeaveSlow(PullState& pull);
   bool IsTooSlow(PullState& pull, uint64_t ask) const;
   Nanos NextLook(const PullState& pull) const;
   void Complete(const PullPtr& pull);
   // What an answer says about its source. False: it cannot be used.
   bool Heed(PullState& pull, NodeNumber node, const proto::BlockHead& head);
-  void SourceFailed(PullState& pull, NodeNumber node, const absl::Status& why);
+  void SourceFailed(PullState& pull, NodeNumber node, Nanos asked_at, const absl::Status& why);
   void FailIfHopeless(const PullPtr& pull);
   void Fail(const PullPtr& pull, LookupOutcome outcome);
   void EndIfIdle(const PullPtr& pull);

@@ -106,9 +106,7 @@ void ObjectPuller::OnFirst(const PullPtr& pull, uint64_t ask,
       pull->source_attempt = head.attempt();
       pull->first = *std::move(answer);
       pull->first_from = node;
-      if (PullSource* source = pull->sources.Find(node))
-        source->speed =
-            PullSources::SpeedOf(pull->first->size(), deps_.clock.Now() - coming->asked_at);
+      pull->sources.Came(node, pull->first->size(), deps_.clock.Now() - coming->asked_at);
       active_bytes_ += arrival.bytes() - pull->claimed;
       pull->claimed = arrival.bytes();
       return WaitForRoom(pull);
@@ -224,11 +222,9 @@ void ObjectPuller::OnChunk(const PullPtr& pull, uint64_t ask, const absl::Status
     --pull->missing;
     const Nanos now = pull->progress_at = deps_.clock.Now();
     counts_.bytes += ChunkLength(*pull, chunk);
-    if (PullSource* source = pull->sources.Find(node)) {
-      source->failures = source->damaged = 0;
-      if (!coming->is_here)
-        source->speed = PullSources::SpeedOf(ChunkLength(*pull, chunk), now - coming->asked_at);
-    }
+    if (PullSource* source = pull->sources.Find(node)) source->failures = source->damaged = 0;
+    if (!coming->is_here)
+      pull->sources.Came(node, ChunkLength(*pull, chunk), now - coming->asked_at);
     if (pull->missing == 0) return Complete(pull);
   }
   Pump(pull);

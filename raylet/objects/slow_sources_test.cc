@@ -246,5 +246,27 @@ TEST_CASE("a pull whose source answers others, and never this one, ends in time"
   CHECK(t.Now() - begin < 100 * kSecond);
 }
 
+TEST_CASE("a source of which the short end came is not thought to be slow") {
+  Slow t;
+  t.network.latency = 20 * kMillisecond;
+  const ObjectId object = IdOf({1, 1}, 2);
+  const std::string bytes = Pattern(2 * kChunk + 5, 4);
+  t.two.puller.Pull(object, t.one.Put(object, bytes), bytes.size());
+  t.network.Add(3).Put(object, bytes);
+  t.two.puller.Pull(object, {.node = 3}, bytes.size());
+  t.network.Run(20 * kMillisecond);  // The first chunk.
+  REQUIRE(t.AnswerSlowly() == 1);
+  for (int i = 0; i < 100 && !t.Interrupted(); ++i) {
+    t.network.Run(90 * kMillisecond);
+    t.trickles.front()->arrived += 100;
+  }
+  CHECK(t.network.served.at(3) >= 1);  // The end, before it was asked for more.
+  CHECK(t.Interrupted());
+  for (std::thread& thread : std::exchange(t.threads, {})) thread.join();
+  t.network.Run();
+  REQUIRE(t.two.Outcome(object) == LookupOutcome::kFound);
+  CHECK(t.two.Read(object) == bytes);
+}
+
 }  // namespace
 }  // namespace sheaf

@@ -107,8 +107,7 @@ void ObjectPuller::OnFirst(const PullPtr& pull, uint64_t ask,
       pull->first = *std::move(answer);
       pull->first_from = node;
       pull->sources.Came(node, pull->first->size(), deps_.clock.Now() - coming->asked_at);
-      active_bytes_ += arrival.bytes() - pull->claimed;
-      pull->claimed = arrival.bytes();
+      ClaimInstead(*pull, arrival.bytes());
       return WaitForRoom(pull);
     }
   }
@@ -306,13 +305,7 @@ void ObjectPuller::Complete(const PullPtr& pull) {
 void ObjectPuller::Finish(const PullPtr& pull) {
   pull->stage = Stage::kOver;
   pulls_.erase(pull->id);
-  const auto running = std::find(running_.begin(), running_.end(), pull);
-  if (running != running_.end()) {
-    running_.erase(running);
-    active_bytes_ -= pull->claimed;
-  }
-  std::erase(queue_, pull);
-  std::erase(part_queue_, pull);
+  Leave(pull);
   if (pull->instead && pull->why != LookupOutcome::kFound) {
     const FetchWanted wanted = *pull->instead;
     Pull(wanted.id, wanted.hint, wanted.size);

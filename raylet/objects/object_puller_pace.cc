@@ -64,11 +64,14 @@ bool ObjectPuller::IsTooSlow(PullState& pull, uint64_t ask) const {
   coming.looked_at = now;
   coming.begun = seen.has_value();
   coming.arrived = seen ? seen->arrived : 0;
-  PullSources::Pace pace{.node = coming.node, .chunk = coming.chunk};
+  PullSources::Pace pace{.node = coming.node,
+                         .chunk = coming.chunk,
+                         .size = options_.chunk_bytes,
+                         .arrived = 0,
+                         .speed = 0};
   if (!seen) {
     // What had begun has just ended.
     if (had_begun || now - coming.asked_at < options_.fetch_timeout) return false;
-    pace.size = options_.chunk_bytes;
   } else {
     if (!had_begun) return false;  // It may have begun just now.
     pace.size = seen->size;

@@ -315,7 +315,10 @@ void GrpcLinks::Stop() {
     });
   }
   executor_->Stop();
-  CloseGate();
+  {
+    const MutexLock lock(gate_->mutex);
+    gate_->links = nullptr;
+  }
   server_ = nullptr;
   const MutexLock lock(mutex_);
   links_.clear();

@@ -87,6 +87,20 @@ std::shared_ptr<BlockFetcher> GrpcLinks::FetcherOf(const std::shared_ptr<Link>& 
   return link.fetcher;
 }
 
+Nanos GrpcLinks::last_block(ProcessId peer) const {
+  const MutexLock lock(mutex_);
+  Nanos last = 0;
+  for (const auto& [key, link] : links_) {
+    if (key.second != peer.packed()) continue;
+    last = std::max(last, link->blocks_moved_at);
+    for (const std::weak_ptr<BlockFetcher>& each : link->fetchers) {
+      if (const std::shared_ptr<BlockFetcher> fetcher = each.lock(); fetcher != nullptr)
+        last = std::max(last, fetcher->moved_at());
+    }
+  }
+  return last;
+}
+
 void GrpcLinks::CloseFetchers(const absl::Status& reason) {
   for (const std::weak_ptr<BlockFetcher>& each : fetchers_) {
     if (const std::shared_ptr<BlockFetcher> fetcher = each.lock(); fetcher != nullptr)

@@ -72,6 +72,7 @@ void GrpcLinks::StartLinkFetch(const std::shared_ptr<Link>& link, PendingFetch f
                                             EncodeFetch(number, fetch.request), {}, nullptr));
   Link::LinkFetch& mine = link->link_fetches[number];
   mine.deadline = fetch.deadline;
+  mine.moved_at = MonotonicNow();
   mine.done = std::move(fetch.done);
   Pump(link->current, actions);
 }
@@ -96,9 +97,11 @@ absl::Status GrpcLinks::HandleFetch(const std::shared_ptr<Connection>& connectio
   const absl::Status added = found->second.block.Add(*part, payload);
   if (!added.ok()) return added;
   const bool complete = found->second.block.complete();
+  const Nanos now = MonotonicNow();
+  link.last_turn = std::max(link.last_turn, std::exchange(found->second.moved_at, now));
   link.blocks_moved += payload.size();
   if (complete || link.blocks_moved >= BlockSocket::kProgressBytes) {
-    link.blocks_moved_at = MonotonicNow();
+    link.blocks_moved_at = now;
     link.blocks_moved = 0;
   }
   if (!complete) return absl::OkStatus();
@@ -111,13 +114,19 @@ absl::Status GrpcLinks::HandleFetch(const std::shared_ptr<Connection>& connectio
 }
 
 // Those whose time ends at `until`; all, with kForever. Blocks come in turns, so all have time while
-// one moves.
+// one moves, but for those that were passed over: what is in line has a part between any two of
+// another. Parts that were on their way already may come kPatience later.
 void GrpcLinks::FailLinkFetches(Link* link, Nanos until, const absl::Status& reason,
                                 Actions* actions) {
   const Nanos moves_until =
       link->blocks_moved_at == 0 ? 0 : link->blocks_moved_at + BlockFetcher::kPatience;
+  const auto end_of = [&](const Link::LinkFetch& fetch) {
+    const Nanos in_line_at = std::max(fetch.deadline, fetch.moved_at);
+    const bool passed_over = link->last_turn - BlockFetcher::kPatience > in_line_at;
+    return passed_over ? fetch.deadline : std::max(fetch.deadline, moves_until);
+  };
   for (auto at = link->link_fetches.begin(); at != link->link_fetches.end();) {
-    if (std::max(at->second.deadline, moves_until) > until) {
+    if (end_of(at->second) > until) {
       ++at;
       continue;
     }
@@ -163,11 +172,6 @@ void GrpcLinks::FinishFetch(FetchDone done, absl::StatusOr<std::unique_ptr<Recei
   const MutexLock lock(mutex_);
   --running_;
   nothing_runs_.NotifyAll();
-}
-
-void GrpcLinks::CloseGate() {
-  const MutexLock lock(gate_->mutex);
-  gate_->links = nullptr;
 }
 
 }  // namespace sheaf

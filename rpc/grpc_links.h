@@ -53,6 +53,7 @@ class GrpcLinks final : public Links {
   void Flush() override;
   size_t queued_bytes(ProcessId peer) const override;
   Nanos last_frame(ProcessId peer) const override;
+  Nanos last_block(ProcessId peer) const override;
   GcsTerm followed_term() const override;
   void Fetch(ProcessId self, ProcessId peer, std::string request, Nanos timeout,
              FetchDone done) override;
@@ -169,7 +170,6 @@ class GrpcLinks final : public Links {
   void AskUser(LinkQuestion question) ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishFetch(FetchDone done, absl::StatusOr<std::unique_ptr<ReceivedBlock>> block)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  void CloseGate() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const LinksOptions options_;                            // But for its certificates.
   const std::unique_ptr<GrpcCertificates> certificates_;  // Null: there are none.

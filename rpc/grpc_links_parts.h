@@ -82,6 +82,7 @@ struct GrpcLinks::Link {
   struct LinkFetch {
     BlockAssembly block;
     Nanos deadline = kForever;
+    Nanos moved_at = 0;  // When it was asked, or a part of it came last.
     FetchDone done;
   };
   std::map<uint64_t, LinkFetch> link_fetches;  // By number.
@@ -89,6 +90,7 @@ struct GrpcLinks::Link {
   // When blocks moved over the link itself, as BlockFetcher::moved_at, and bytes of them since.
   Nanos blocks_moved_at = 0;
   size_t blocks_moved = 0;
+  Nanos last_turn = 0;            // What was in line at that time has had a part since.
   std::deque<uint64_t> sessions;  // The newest last.
 
   explicit Link(const LinkState::Options& options) : state(options) {}

@@ -146,6 +146,9 @@ class Links {
   // When a frame of `peer`, or a piece of one, came last (MonotonicNow); 0: never. Signs that the
   // links alone are alive do not count.
   virtual Nanos last_frame(ProcessId peer) const = 0;
+  // When a block of `peer` came last, or 64 KiB of one (MonotonicNow); 0: never. Who waits for another
+  // block of that peer is in line behind it.
+  virtual Nanos last_block(ProcessId peer) const = 0;
   // Of the GCS here, or else of the one that was dialled last.
   virtual GcsTerm followed_term() const = 0;
 

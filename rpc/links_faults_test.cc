@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Links over a network that cuts, swallows and delays, and between processes that come and go.
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "base/testing/wait_until_for_test.h"
@@ -181,8 +182,8 @@ TEST_CASE("blocks of an end that cannot be dialled may take as long as they move
   options.silence_limit = 20 * kSecond;
   TestNode outside({kOne}, options);
   options.listen_address = "";
-  options.on_fetch = [](ProcessId, const std::string&, LinksOptions::Respond respond) {
-    auto bytes = std::make_shared<std::string>(1 << 20, 'b');
+  options.on_fetch = [](ProcessId, const std::string& request, LinksOptions::Respond respond) {
+    auto bytes = std::make_shared<std::string>(std::stoul(request), 'b');
     respond(Block{"", {bytes->data(), bytes->size()}, bytes});
   };
   TestNode inside({kTwo}, options);
@@ -190,13 +191,57 @@ TEST_CASE("blocks of an end that cannot be dialled may take as long as they move
   inside.links().SetAddress(kOne, proxy.address());
   inside.Send(kOne, "hello");
   REQUIRE(outside.AwaitFrames(1));
+  CHECK(outside.links().last_block(kTwo) == 0);
   proxy.Throttle(250'000);
   const Nanos begin = MonotonicNow();
-  const auto block = outside.Fetch(kTwo, "x", 2 * kSecond);
-  REQUIRE(block.status().ToString() == "OK");
-  CHECK((*block)->size() == 1 << 20);
+  // One in many parts, or many in turns, of which the last waits for longer than 5 s.
+  const auto [count, bytes] = GENERATE(std::pair{1, 900'000}, std::pair{40, 55'000});
+  std::vector<absl::Status> ends(count);
+  std::vector<std::thread> threads;
+  for (absl::Status& end : ends) {
+    threads.emplace_back(
+        [&, bytes] { end = outside.Fetch(kTwo, std::to_string(bytes), kSecond).status(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& end : ends) CHECK(end.ToString() == "OK");
   CHECK(MonotonicNow() - begin > 2 * kSecond);
+  CHECK(outside.links().last_block(kTwo) > begin);
   proxy.Throttle(0);
+}
+
+TEST_CASE("a block that never comes ends, though others of an end that cannot be dialled come") {
+  TestNode outside({kOne});
+  LinksOptions options = TestLinksOptions();
+  options.listen_address = "";
+  LinksOptions::Respond kept;
+  options.on_fetch = [&](ProcessId, const std::string& request, LinksOptions::Respond respond) {
+    if (request == "keep") {
+      kept = std::move(respond);
+      return;
+    }
+    auto bytes = std::make_shared<std::string>(100'000, 'b');
+    respond(Block{"", {bytes->data(), bytes->size()}, bytes});
+  };
+  TestNode inside({kTwo}, options);
+  inside.links().SetAddress(kOne, outside.address());
+  inside.Send(kOne, "hello");
+  REQUIRE(outside.AwaitFrames(1));
+  std::atomic<bool> ended{false};
+  absl::Status why;
+  std::thread waiter([&] {
+    why = outside.Fetch(kTwo, "keep", 100 * kMillisecond).status();
+    ended = true;
+  });
+  const Nanos begin = MonotonicNow();
+  while (!ended && MonotonicNow() - begin < 20 * kSecond) {
+    CHECK(outside.Fetch(kTwo, "x").ok());
+    WaitUntil(50 * kMillisecond, [&] { return ended.load(); });
+  }
+  CHECK(ended);
+  inside.links().Stop();
+  waiter.join();
+  CHECK(why.code() == absl::StatusCode::kDeadlineExceeded);
+  kept = nullptr;
 }
 
 TEST_CASE("of two connections dialled at once one stays") {

@@ -21,6 +21,9 @@ class BlockSource {
   // Asks the raylet of `node`, which answers through its ObjectServer. Calls `done` once, on any
   // thread, maybe at once. kUnavailable: no connection; kDeadlineExceeded: no answer in `timeout`.
   virtual void Fetch(NodeNumber node, std::string request, Nanos timeout, Done done) = 0;
+  // When something of an answer of `node` came last, to whatever question; 0: never. Those that wait
+  // may be in line behind it.
+  virtual Nanos LastAnswer(NodeNumber) const { return 0; }
 };
 
 // Of a node that has no links.
@@ -38,6 +41,7 @@ class LinkBlocks final : public BlockSource {
   void Fetch(NodeNumber node, std::string request, Nanos timeout, Done done) override {
     links_.Fetch(self_, RayletOf(node), std::move(request), timeout, std::move(done));
   }
+  Nanos LastAnswer(NodeNumber node) const override { return links_.last_block(RayletOf(node)); }
 
  private:
   const ProcessId self_;

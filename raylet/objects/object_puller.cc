@@ -88,9 +88,9 @@ void ObjectPuller::OnFirst(const PullPtr& pull, uint64_t ask,
   const NodeNumber node = coming->node;
   proto::BlockHead head;
   if (!answer.ok()) {
-    SourceFailed(*pull, node, answer.status());
+    SourceFailed(*pull, node, coming->asked_at, answer.status());
   } else if (!head.ParseFromString((*answer)->head())) {
-    SourceFailed(*pull, node, absl::DataLossError("a head that cannot be read"));
+    SourceFailed(*pull, node, coming->asked_at, absl::DataLossError("a head that cannot be read"));
   } else if (Heed(*pull, node, head)) {
     const StoreServer::Arrival arrival{.id = pull->id,
                                        .attempt = head.attempt(),
@@ -99,17 +99,15 @@ void ObjectPuller::OnFirst(const PullPtr& pull, uint64_t ask,
                                        .nested_count = head.nested_count()};
     if (head.size_bytes() > kMaxPayloadBytes ||
         (*answer)->size() != std::min(options_.chunk_bytes, arrival.bytes())) {
-      SourceFailed(*pull, node, absl::DataLossError("not as many bytes as were asked for"));
+      SourceFailed(*pull, node, coming->asked_at,
+                   absl::DataLossError("not as many bytes as were asked for"));
     } else {
       pull->arrival = arrival;
       pull->source_attempt = head.attempt();
       pull->first = *std::move(answer);
       pull->first_from = node;
-      if (PullSource* source = pull->sources.Find(node))
-        source->speed =
-            PullSources::SpeedOf(pull->first->size(), deps_.clock.Now() - coming->asked_at);
-      active_bytes_ += arrival.bytes() - pull->claimed;
-      pull->claimed = arrival.bytes();
+      pull->sources.Came(node, pull->first->size(), deps_.clock.Now() - coming->asked_at);
+      ClaimInstead(*pull, arrival.bytes());
       return WaitForRoom(pull);
     }
   }
@@ -216,18 +214,16 @@ void ObjectPuller::OnChunk(const PullPtr& pull, uint64_t ask, const absl::Status
   const size_t chunk = coming->chunk;
   pull->chunks[chunk] = Chunk::kMissing;
   if (!outcome.ok()) {
-    SourceFailed(*pull, node, outcome);
+    SourceFailed(*pull, node, coming->asked_at, outcome);
   } else if (Heed(*pull, node, head)) {
     if (!pull->source_attempt) pull->source_attempt = head.attempt();
     pull->chunks[chunk] = Chunk::kHere;
     --pull->missing;
     const Nanos now = pull->progress_at = deps_.clock.Now();
     counts_.bytes += ChunkLength(*pull, chunk);
-    if (PullSource* source = pull->sources.Find(node)) {
-      source->failures = source->damaged = 0;
-      if (!coming->is_here)
-        source->speed = PullSources::SpeedOf(ChunkLength(*pull, chunk), now - coming->asked_at);
-    }
+    if (PullSource* source = pull->sources.Find(node)) source->failures = source->damaged = 0;
+    if (!coming->is_here)
+      pull->sources.Came(node, ChunkLength(*pull, chunk), now - coming->asked_at);
     if (pull->missing == 0) return Complete(pull);
   }
   Pump(pull);
@@ -246,8 +242,10 @@ bool ObjectPuller::Heed(PullState& pull, NodeNumber node, const proto::BlockHead
   return false;
 }
 
-void ObjectPuller::SourceFailed(PullState& pull, NodeNumber node, const absl::Status& why) {
+void ObjectPuller::SourceFailed(PullState& pull, NodeNumber node, Nanos asked_at,
+                                const absl::Status& why) {
   ++counts_.failed_fetches;
+  HeedLine(pull, node, asked_at);
   if (absl::IsDataLoss(why)) ++counts_.damaged;
   if (pull.sources.Failed(node, why, deps_.clock.Now()) == PullSources::Verdict::kDamaged)
     pull.why = LookupOutcome::kDataLoss;
@@ -307,13 +305,7 @@ void ObjectPuller::Complete(const PullPtr& pull) {
 void ObjectPuller::Finish(const PullPtr& pull) {
   pull->stage = Stage::kOver;
   pulls_.erase(pull->id);
-  const auto running = std::find(running_.begin(), running_.end(), pull);
-  if (running != running_.end()) {
-    running_.erase(running);
-    active_bytes_ -= pull->claimed;
-  }
-  std::erase(queue_, pull);
-  std::erase(part_queue_, pull);
+  Leave(pull);
   if (pull->instead && pull->why != LookupOutcome::kFound) {
     const FetchWanted wanted = *pull->instead;
     Pull(wanted.id, wanted.hint, wanted.size);
@@ -360,6 +352,9 @@ void ObjectPuller::Tick() {
   const std::vector<PullPtr> running = running_;
   for (const PullPtr& pull : running) {
     LeaveSlow(*pull);
+    if (now - pull->progress_at >= options_.give_up_after) {
+      for (const PullState::Coming& each : pull->coming) HeedLine(*pull, each.node, each.asked_at);
+    }
     if (pull->stage == Stage::kEnding) {
       EndIfIdle(pull);
     } else if (pull->stage == Stage::kWaitingForRoom) {

@@ -17,16 +17,22 @@
 // below at most, those of one source an eighth, and wait in a line of their own, so that the
 // arguments of calls come meanwhile.
 //
+// A source claims no more of the bounds than it leaves for others, or else one object, which counts
+// for half of them at most: what comes slowly keeps nobody waiting but those from the same source.
+// Of objects that are larger than half one comes at a time, as it must find room. Who waits for all
+// together is not overtaken.
+//
 // A source over which a chunk comes much more slowly than another is likely to bring it is left: the
 // chunk is asked of the other, and what still comes of it counts for nothing. Where there is but one
 // source, a chunk may take as long as the links let it.
+//
+// A question whose source answers others meanwhile is in line behind those, which is progress, too.
 //
 // Bounds: the bytes of all pulls together (others queue), chunks on their way of each, and the time
 // without progress, after which a pull fails.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,7 +41,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/btree_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/executor.h"
@@ -112,11 +118,22 @@ class ObjectPuller {
 
  private:
   using PullPtr = std::shared_ptr<PullState>;
+  // Pulls that are not admitted yet, by hint.node and in the order in which they came.
+  using Line = absl::btree_map<std::pair<NodeNumber, uint64_t>, PullPtr>;
+  struct Claims {
+    uint64_t bytes = 0;
+    size_t pulls = 0;
+  };
 
   void Start(const PullPtr& pull);
   void Admit();
-  PullPtr NextAdmitted();
+  static PullPtr OldestOf(const Line& line, absl::FunctionRef<bool(const PullState&)> may);
+  PullPtr NextAdmitted() const;
   void Begin(const PullPtr& pull);
+  void ClaimInstead(PullState& pull, uint64_t bytes);
+  void Leave(const PullPtr& pull);
+  Line& LineOf(const PullState& pull);
+  Claims& ClaimsOf(const PullState& pull);
   void WaitForRoom(const PullPtr& pull);
   void Ask(const PullPtr& pull);
   void OnFirst(const PullPtr& pull, uint64_t ask,
@@ -128,13 +145,14 @@ class ObjectPuller {
   void FetchChunk(const PullPtr& pull, NodeNumber node, size_t chunk);
   void OnChunk(const PullPtr& pull, uint64_t ask, const absl::Status& outcome,
                const proto::BlockHead& head);
+  void HeedLine(PullState& pull, NodeNumber node, Nanos asked_at) const;
   void LeaveSlow(PullState& pull);
   bool IsTooSlow(PullState& pull, uint64_t ask) const;
   Nanos NextLook(const PullState& pull) const;
   void Complete(const PullPtr& pull);
   // What an answer says about its source. False: it cannot be used.
   bool Heed(PullState& pull, NodeNumber node, const proto::BlockHead& head);
-  void SourceFailed(PullState& pull, NodeNumber node, const absl::Status& why);
+  void SourceFailed(PullState& pull, NodeNumber node, Nanos asked_at, const absl::Status& why);
   void FailIfHopeless(const PullPtr& pull);
   void Fail(const PullPtr& pull, LookupOutcome outcome);
   void EndIfIdle(const PullPtr& pull);
@@ -146,9 +164,9 @@ class ObjectPuller {
   const ObjectPullerOptions options_;
   Deps deps_;
   absl::btree_map<ObjectId, PullPtr> pulls_;
-  std::deque<PullPtr> queue_;       // Not admitted yet.
-  std::deque<PullPtr> part_queue_;  // The same of parts.
+  Line queue_, part_queue_;  // Whole objects, and parts.
   std::vector<PullPtr> running_;
+  absl::btree_map<NodeNumber, Claims> claims_, part_claims_;  // Of running_, by hint.node.
   uint64_t active_bytes_ = 0;
   std::vector<Finished> finished_;
   Stats counts_;

@@ -26,7 +26,9 @@ struct ObjectPullerOptions {
   Nanos look_at_speed = 2 * kSecond;     // Of what is coming, while another source has it.
   Nanos most_left = 10 * kSecond;        // For what is left; more, and the other is asked instead.
   Nanos slow_for = 30 * kSecond;         // Then it is the last to be asked for so long.
-  uint32_t most_damaged = 3;             // Answers in a row, then a source is not asked any more.
+  uint32_t most_in_vain =
+      3;  // Questions in a row, then what the source answers others is no progress.
+  uint32_t most_damaged = 3;  // Answers in a row, then a source is not asked any more.
 };
 
 }  // namespace sheaf

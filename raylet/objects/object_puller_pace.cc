@@ -29,6 +29,14 @@ std::optional<ObjectPuller::PullState::Coming> ObjectPuller::PullState::Ends(uin
   return ended;
 }
 
+// Who is asked answers others meanwhile, so the question may be in line; but not for ever.
+void ObjectPuller::HeedLine(PullState& pull, NodeNumber node, Nanos asked_at) const {
+  const PullSource* source = pull.sources.Find(node);
+  if (source == nullptr || source->failures >= options_.most_in_vain) return;
+  const Nanos answered_at = deps_.blocks.LastAnswer(node);
+  if (answered_at > asked_at) pull.progress_at = std::max(pull.progress_at, answered_at);
+}
+
 // What was looked at before, and has come too slowly since, is missing again, and its source is the
 // last to be asked for it. What comes of it later is not wanted.
 void ObjectPuller::LeaveSlow(PullState& pull) {
@@ -56,11 +64,14 @@ bool ObjectPuller::IsTooSlow(PullState& pull, uint64_t ask) const {
   coming.looked_at = now;
   coming.begun = seen.has_value();
   coming.arrived = seen ? seen->arrived : 0;
-  PullSources::Pace pace{.node = coming.node, .chunk = coming.chunk};
+  PullSources::Pace pace{.node = coming.node,
+                         .chunk = coming.chunk,
+                         .size = options_.chunk_bytes,
+                         .arrived = 0,
+                         .speed = 0};
   if (!seen) {
     // What had begun has just ended.
     if (had_begun || now - coming.asked_at < options_.fetch_timeout) return false;
-    pace.size = options_.chunk_bytes;
   } else {
     if (!had_begun) return false;  // It may have begun just now.
     pace.size = seen->size;

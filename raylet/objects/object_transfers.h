@@ -89,6 +89,9 @@ class ObjectTransfers {
    public:
     explicit AnyBlocks(ObjectTransfers& transfers) : transfers_(transfers) {}
     void Fetch(NodeNumber node, std::string request, Nanos timeout, Done done) override;
+    Nanos LastAnswer(NodeNumber node) const override {
+      return transfers_.deps_.blocks.LastAnswer(node);
+    }
 
    private:
     ObjectTransfers& transfers_;

@@ -5,6 +5,11 @@
 #include <tuple>
 
 namespace sheaf {
+namespace {
+
+constexpr uint64_t kLeastTimed = 1 << 20;
+
+}  // namespace
 
 bool PullSource::MayHave(size_t chunk) const {
   if (!partial || chunks.empty()) return true;
@@ -38,6 +43,11 @@ void PullSources::Drop(NodeNumber node) {
 uint64_t PullSources::SpeedOf(uint64_t bytes, Nanos time) {
   const double seconds = static_cast<double>(std::max<Nanos>(time, 1)) / kSecond;
   return std::max<uint64_t>(1, static_cast<uint64_t>(static_cast<double>(bytes) / seconds));
+}
+
+void PullSources::Came(NodeNumber node, uint64_t bytes, Nanos time) {
+  if (bytes < std::min(kLeastTimed, options_.chunk_bytes)) return;
+  if (PullSource* source = Find(node)) source->speed = SpeedOf(bytes, time);
 }
 
 bool PullSources::OtherIsFaster(const Pace& pace, Nanos now) const {

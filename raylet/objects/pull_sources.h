@@ -57,6 +57,9 @@ class PullSources {
     uint64_t speed;
   };
   static uint64_t SpeedOf(uint64_t bytes, Nanos time);  // Never 0.
+  // A chunk of `bytes` has come from it. Of few bytes the way there and back is most of `time`, so
+  // those say nothing of its speed.
+  void Came(NodeNumber node, uint64_t bytes, Nanos time);
   // Whether what is left will take too long, and another source is likely to bring all of it sooner:
   // one that is known to be fast enough, or of which nothing is known while less than half is here.
   bool OtherIsFaster(const Pace& pace, Nanos now) const;

@@ -2,6 +2,7 @@
 // Which node is asked next for a piece of an object, and which not any more.
 #include "raylet/objects/pull_sources.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 namespace sheaf {
@@ -64,6 +65,20 @@ SCENARIO("who failed waits ever longer, and others are asked first") {
   CHECK(wait == s.options.last_retry);
   CHECK(s.sources.Failed(2, absl::NotFoundError("gone"), 0) == PullSources::Verdict::kDropped);
   CHECK(s.sources.Find(2) == nullptr);
+}
+
+SCENARIO("what is short says nothing of the speed of who gave it") {
+  Sources s;
+  s.options.chunk_bytes = GENERATE(64 << 10, 4 << 20);
+  const uint64_t long_enough = std::min<uint64_t>(s.options.chunk_bytes, 1 << 20);
+  s.sources.Add(2, false);
+  s.sources.Came(2, long_enough - 1, kMillisecond);
+  CHECK(s.sources.Find(2)->speed == 0);
+  s.sources.Came(2, long_enough, kSecond);
+  CHECK(s.sources.Find(2)->speed == long_enough);
+  s.sources.Came(2, 300, kSecond);
+  CHECK(s.sources.Find(2)->speed == long_enough);
+  s.sources.Came(9, long_enough, kSecond);  // It was dropped meanwhile.
 }
 
 SCENARIO("who gives damaged bytes again and again is dropped for it") {

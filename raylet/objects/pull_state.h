@@ -31,6 +31,7 @@ struct ObjectPuller::PullState {
   };
 
   ObjectId id;
+  uint64_t number = 0;  // In the order in which they came.
   // What is asked for: `id` itself, or `part_bytes` from `base` on of another object.
   ObjectId of;
   uint64_t base = 0;

@@ -183,5 +183,90 @@ TEST_CASE("the first chunk may take as long as it moves") {
   }
 }
 
+// Of a node that answers others.
+struct InLine : Slow {
+  Nanos Now() const { return network.NowOf(2); }
+  void AnswersOthersFor(Nanos time) {
+    for (Nanos passed = 0; passed < time; passed += 5 * kSecond) {
+      network.last_answers[1] = Now() + 1;
+      network.Run(5 * kSecond);
+    }
+  }
+  void End(const absl::Status& why) {
+    for (const auto& request : std::exchange(network.unanswered, {})) request.done(why);
+  }
+};
+
+TEST_CASE("a pull lasts as long as its source answers others, who were before it in the line") {
+  InLine t;
+  t.Pull();
+  if (GENERATE(false, true)) {
+    REQUIRE(t.network.Step());
+    t.two.store.Settle();
+  }
+  t.network.silent.insert(1);
+  t.AnswersOthersFor(100 * kSecond);
+  CHECK(t.two.Outcome(kObject) == std::nullopt);
+  SECTION("and comes when its turn does") {
+    t.network.silent.clear();
+    t.network.requests = std::exchange(t.network.unanswered, {});
+    t.network.Run();
+    REQUIRE(t.two.Outcome(kObject) == LookupOutcome::kFound);
+    CHECK(t.two.Read(kObject) == t.bytes);
+  }
+  SECTION("and no longer") {
+    t.network.Run(32 * kSecond);
+    CHECK(t.two.Outcome(kObject) == LookupOutcome::kNotFound);
+  }
+}
+
+TEST_CASE("a pull that was in line has all of its time again when the link is lost") {
+  InLine t;
+  t.Pull();
+  t.network.silent.insert(1);
+  t.AnswersOthersFor(25 * kSecond);
+  t.End(absl::UnavailableError("the link was lost"));
+  t.network.Run(20 * kSecond);
+  CHECK(t.two.Outcome(kObject) == std::nullopt);
+  t.network.Run(15 * kSecond);
+  CHECK(t.two.Outcome(kObject) == LookupOutcome::kNotFound);
+}
+
+TEST_CASE("a pull whose source answers others, and never this one, ends in time") {
+  InLine t;
+  t.Pull();
+  t.network.silent.insert(1);
+  const Nanos begin = t.Now();
+  while (t.Now() < begin + 200 * kSecond && t.two.Outcome(kObject) == std::nullopt) {
+    t.AnswersOthersFor(10 * kSecond);
+    t.End(absl::DeadlineExceededError("no answer"));
+  }
+  CHECK(t.two.Outcome(kObject) == LookupOutcome::kNotFound);
+  CHECK(t.Now() - begin > 50 * kSecond);
+  CHECK(t.Now() - begin < 100 * kSecond);
+}
+
+TEST_CASE("a source of which the short end came is not thought to be slow") {
+  Slow t;
+  t.network.latency = 20 * kMillisecond;
+  const ObjectId object = IdOf({1, 1}, 2);
+  const std::string bytes = Pattern(2 * kChunk + 5, 4);
+  t.two.puller.Pull(object, t.one.Put(object, bytes), bytes.size());
+  t.network.Add(3).Put(object, bytes);
+  t.two.puller.Pull(object, {.node = 3}, bytes.size());
+  t.network.Run(20 * kMillisecond);  // The first chunk.
+  REQUIRE(t.AnswerSlowly() == 1);
+  for (int i = 0; i < 100 && !t.Interrupted(); ++i) {
+    t.network.Run(90 * kMillisecond);
+    t.trickles.front()->arrived += 100;
+  }
+  CHECK(t.network.served.at(3) >= 1);  // The end, before it was asked for more.
+  CHECK(t.Interrupted());
+  for (std::thread& thread : std::exchange(t.threads, {})) thread.join();
+  t.network.Run();
+  REQUIRE(t.two.Outcome(object) == LookupOutcome::kFound);
+  CHECK(t.two.Read(object) == bytes);
+}
+
 }  // namespace
 }  // namespace sheaf

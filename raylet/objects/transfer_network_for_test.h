@@ -45,6 +45,7 @@ struct TransferNode final : BlockSource {
     return options;
   }
   void Fetch(NodeNumber node, std::string request, Nanos timeout, Done done) override;
+  Nanos LastAnswer(NodeNumber node) const override;
 
   ObjectLocation Put(ObjectId id, std::string_view bytes, uint32_t attempt = 0,
                      std::span<const ObjectId> nested = {}) {
@@ -87,17 +88,23 @@ struct TransferNetwork {
     std::string body;
     Nanos timeout;
     BlockSource::Done done;
+    Nanos due;
   };
 
   TransferNode& Add(NodeNumber number, uint64_t capacity = 32 * kMiB) {
     return *(places[number] = std::make_unique<TransferNode>(*this, number, capacity));
   }
-  // Answers one request; false: none waits.
+  Nanos NowOf(NodeNumber node) const { return places.at(node)->store.clock.Now(); }
+  // Answers one request; false: none waits, or its time has not come.
   bool Step() {
-    if (requests.empty()) return false;
+    if (requests.empty() || NowOf(requests.front().from) < requests.front().due) return false;
     Request request = std::move(requests.front());
     requests.pop_front();
     ++carried;
+    if (silent.contains(request.to)) {
+      unanswered.push_back(std::move(request));
+      return true;
+    }
     if (carried % 7 == 0 && lose_each_seventh) {
       request.done(absl::DeadlineExceededError("lost"));
       return true;
@@ -152,13 +159,23 @@ struct TransferNetwork {
   std::map<NodeNumber, std::unique_ptr<TransferNode>> places;
   std::set<std::pair<NodeNumber, NodeNumber>> cut;
   std::map<NodeNumber, int> served;  // Requests that each answered.
+  std::set<NodeNumber> silent;       // What they are asked comes into `unanswered`.
+  std::deque<Request> unanswered;
+  std::map<NodeNumber, Nanos> last_answers;
+  Nanos latency = 0;  // From a question to its answer.
   int carried = 0;
   bool lose_each_seventh = false;
   int damage = 0, truncate = 0, interrupt = 0;  // So many answers.
 };
 
 inline void TransferNode::Fetch(NodeNumber node, std::string request, Nanos timeout, Done done) {
-  network.requests.push_back({number, node, std::move(request), timeout, std::move(done)});
+  network.requests.push_back({number, node, std::move(request), timeout, std::move(done),
+                              store.clock.Now() + network.latency});
+}
+
+inline Nanos TransferNode::LastAnswer(NodeNumber node) const {
+  const auto found = network.last_answers.find(node);
+  return found == network.last_answers.end() ? 0 : found->second;
 }
 
 }  // namespace sheaf

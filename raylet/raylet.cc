@@ -138,9 +138,8 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       if (!worker && !driver) return absl::InvalidArgumentError("tools speak to their node only");
       return contacts_.OnRelay(from, frame);
     case FrameKind::kGoodbye: {
-      // What it was told to leave with, GPUs and memory, is free when its process is gone.
-      const WorkerPool::Worker* const told = pool_.Find(from);
-      if (told != nullptr && told->leaves_by != 0) return absl::OkStatus();
+      // What a worker has, GPUs and memory, is free when its process is gone.
+      if (pool_.OnGoodbye(from)) return absl::OkStatus();
       proto::Death death;
       death.set_cause(proto::Death::LEFT);
       OnProcessEnded(from, death, /*exited=*/false);

@@ -137,16 +137,21 @@ SCENARIO("no more leases than there are CPUs; a returned one goes to who waits")
   CHECK(node.Received<proto::LeaseGrant>(other, FrameKind::kLeaseGrant).size() == 1);
 }
 
-SCENARIO("a discarded worker is ended, and what it held comes free with its exit") {
+SCENARIO("a discarded worker is told to leave, and ended if it says that it does and does not") {
   RayletNode node;
   const ProcessId driver = node.Driver();
   const proto::LeaseGrant grant = node.Lease(driver);
+  const ProcessId worker = ProcessId::Unpack(grant.worker());
   node.Demand(driver, 1, 0);
   node.Return(driver, grant.lease(), /*discard=*/true);
-  CHECK(node.launcher.WasKilled(ProcessId::Unpack(grant.worker())));
-  CHECK(node.raylet->figures().Get().leases == 1);
-  node.ExitKilled();
-  CHECK(node.raylet->figures().Get().leases == 0);
+  const auto told = node.Received<proto::Shutdown>(worker, FrameKind::kShutdown);
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].when() == proto::Shutdown::ONCE_FREE);
+  CHECK(node.raylet->figures().Get().leases == 0);  // Others have its CPU meanwhile.
+  CHECK_FALSE(node.launcher.WasKilled(worker));
+  node.Send(worker, FrameKind::kGoodbye, proto::Goodbye());
+  node.Advance(WorkerPool::kLastSteps + kSecond);
+  CHECK(node.launcher.WasKilled(worker));
 }
 
 SCENARIO("only the lessee can have a worker killed") {

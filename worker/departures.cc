@@ -10,8 +10,9 @@ constexpr Nanos kGrantPatience = 100 * kMillisecond;  // Without a word about me
 constexpr Nanos kMostPatience = 5 * kSecond;
 // A store that is full holds up one call in this time, not each.
 constexpr Nanos kFullFor = kSecond;
+constexpr Nanos kExitFunctionsPatience = 30 * kSecond;  // For the calls that they make.
 // With calls that nobody executes: they wait for what may never be there.
-constexpr Nanos kIdlePatience = 5 * kSecond;
+constexpr Nanos kIdlePatience = 60 * kSecond;
 
 }  // namespace
 
@@ -71,6 +72,24 @@ void Departures::AwaitCalls(Driver::Lock& lock, Nanos deadline) {
     const auto after = left();
     if (after.first == 0 && after == std::exchange(before, after)) return;
   }
+}
+
+void Departures::OnAskedToLeave(bool for_good) {
+  leaves_once_free_ = leaves_once_free_ || for_good;
+  if (IsFree()) leave_(kExitFunctionsPatience);
+}
+
+void Departures::Tick() {
+  if (leaves_once_free_ && IsFree()) leave_(kExitFunctionsPatience);
+}
+
+bool Departures::IsFree() const {
+  bool free = core_.executor.queued() == 0 && !core_.owner.created_actors.HasAny();
+  core_.executor.ForEachRunning([&](const CallExecution&) { free = false; });
+  if (!free) return false;
+  core_.owner.tasks.ForEach(
+      [&](const TaskRecord& task) { free = free && task.state == TaskState::kFinished; });
+  return free;
 }
 
 // False: some value finds no memory.

@@ -12,6 +12,7 @@
 // Under the driver's lock, which waits give back.
 #pragma once
 
+#include <functional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -25,9 +26,9 @@ namespace sheaf {
 
 class Departures {
  public:
-  // All outlive it.
-  Departures(ProcessCore& core, Driver& driver, Clock& clock)
-      : core_(core), driver_(driver), clock_(clock) {}
+  // All outlive it. `leave` ends this process in order; the calls of its exit functions have so long.
+  Departures(ProcessCore& core, Driver& driver, Clock& clock, std::function<void(Nanos)> leave)
+      : core_(core), driver_(driver), clock_(clock), leave_(std::move(leave)) {}
 
   // For the first small value of a process that owns something. Asks once.
   void Reserve() {
@@ -40,6 +41,11 @@ class Departures {
   // none of them is with who executes it. Not for those that run in this process, nor for
   // constructors: who has called their actors waits for that.
   void AwaitCalls(Driver::Lock& lock, Nanos deadline);
+  // The raylet would have this worker leave: now, if nothing that it has begun would end with it (no
+  // call of its own is under way, no actor that it made lives; its objects are the raylet's then), or
+  // `for_good`, once that is so.
+  void OnAskedToLeave(bool for_good);
+  void Tick();
   // No wait for calls goes on, or begins.
   void Hurry() { hurries_ = true; }
   // The same as Await for those that `arguments` refer to. kUnavailable: it would have to wait, and the
@@ -49,10 +55,13 @@ class Departures {
  private:
   absl::Status StoreNested(Driver::Lock& lock, const ArgumentList& arguments);
   bool StoreSmall(ObjectEntry& entry);
+  bool IsFree() const;
 
   ProcessCore& core_;
   Driver& driver_;
   Clock& clock_;
+  const std::function<void(Nanos)> leave_;
+  bool leaves_once_free_ = false;
   bool has_reserved_ = false;
   Nanos full_until_ = 0;  // The store, for all that is known.
   bool hurries_ = false;

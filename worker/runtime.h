@@ -310,11 +310,13 @@ class Runtime {
                                                 proto::TaskTemplate* creation) = 0;
   virtual absl::Status Kill(const ObjectHandle& actor, bool no_restart) = 0;
   // In an actor's process: ends the actor for good. The caller has answered the running call; those
-  // that have not begun are refused from now on. Others that run are answered first; then `before` is
-  // called, without locks; then the calls that this process has made come to their ends. `patience`
+  // that have not begun are refused from now on. Others that run are answered first, within 30 s; then
+  // `before` is called, without locks; then the calls that this process has made come to their ends. `patience`
   // is for all of that; what cannot begin is not waited for as long. kFailedPrecondition: this
   // process is no actor.
   virtual absl::Status ExitActor(Nanos patience, absl::FunctionRef<void()> before) = 0;
+  // In a worker that will end whatever comes: the last part of that.
+  virtual void AwaitCalls(Nanos patience) = 0;
 
   // Placement groups; the state is waited for with WaitGroup.
   virtual absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) = 0;

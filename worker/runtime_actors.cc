@@ -11,7 +11,8 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kGcsWait = 30 * kSecond;
-constexpr Nanos kMakerWait = 2 * kSecond;  // For its word on an actor whose name is refused.
+constexpr Nanos kMakerWait = 2 * kSecond;    // For its word on an actor whose name is refused.
+constexpr Nanos kOthersWait = 30 * kSecond;  // For other calls of an actor that leaves.
 constexpr Nanos kLongestPause = 100 * kMillisecond;  // Between questions who has a name.
 constexpr char kAskedForEnd[] = "it asked for its end";
 
@@ -174,12 +175,17 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name,
 absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
   if (!actor) return absl::InvalidArgumentError("an empty handle names no actor");
   const ActorId id = ActorOf(actor);
-  absl::Status ended =
-      EndActor(id, IsDetachedActorHandle(actor.id()), no_restart, "kill was called");
-  if (!ended.ok() || !no_restart) return ended;
+  constexpr char kReason[] = "kill was called";
+  if (IsDetachedActorHandle(actor.id())) {
+    const absl::StatusOr<proto::GcsReply> reply = AskGcs(
+        ActorDirectory::EndOfDetached(id, no_restart, kReason), Deadline(clock_.Now(), kGcsWait));
+    const absl::Status ended = reply.ok() ? ErrorOf(*reply) : reply.status();
+    if (!ended.ok()) return ended;
+  }
   Lock lock(*driver_);
-  core_->actor_directory.NoteKilled(actor);
-  return ended;
+  if (!IsDetachedActorHandle(actor.id())) core_->actor_directory.End(id, no_restart, kReason);
+  if (no_restart) core_->actor_directory.NoteKilled(actor);
+  return absl::OkStatus();
 }
 
 absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> before) {
@@ -201,14 +207,17 @@ absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> be
     return alone;
   };
   actor_leaves_ = true;
-  (void)driver_->DriveUntil(lock, deadline, is_alone);
+  (void)driver_->DriveUntil(lock, std::min(deadline, clock_.Now() + kOthersWait), is_alone);
   lock.Unlock();
   before();
   lock.Relock();
   departures_->AwaitCalls(lock, deadline);
   departures_->Await(lock);
+  if (!detached) {
+    core_->actor_directory.End(id, /*no_restart=*/true, kAskedForEnd);
+    return absl::OkStatus();
+  }
   lock.Unlock();
-  if (!detached) return EndActor(id, detached, /*no_restart=*/true, kAskedForEnd);
   // However long the GCS is away: what refuses all calls must not keep its name and its resources.
   absl::StatusOr<proto::GcsReply> reply =
       AskGcs(ActorDirectory::EndOfDetached(id, /*no_restart=*/true, kAskedForEnd), kForever);
@@ -222,15 +231,10 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {
   return core_->actor_directory.HandleOf(id, core_->executor.is_detached_actor());
 }
 
-absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, const char* reason) {
-  if (!detached) {
-    Lock lock(*driver_);
-    core_->actor_directory.End(id, no_restart, reason);
-    return absl::OkStatus();
-  }
-  absl::StatusOr<proto::GcsReply> reply = AskGcs(
-      ActorDirectory::EndOfDetached(id, no_restart, reason), Deadline(clock_.Now(), kGcsWait));
-  return reply.ok() ? ErrorOf(*reply) : reply.status();
+void RuntimeImpl::AwaitCalls(Nanos patience) {
+  Lock lock(*driver_);
+  departures_->AwaitCalls(lock, Deadline(clock_.Now(), patience));
+  departures_->Await(lock);
 }
 
 }  // namespace sheaf

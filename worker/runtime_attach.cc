@@ -126,7 +126,10 @@ absl::Status RuntimeImpl::Begin() {
                                                   .host = *this,
                                                   .of_user = options_.driver,
                                                   .interrupted = options_.interrupted});
-  departures_ = std::make_unique<Departures>(*core_, *driver_, clock_);
+  departures_ = std::make_unique<Departures>(*core_, *driver_, clock_, [this](Nanos patience) {
+    leaves_by_ = Deadline(clock_.Now(), patience);
+    Leave();
+  });
   {
     const AllSignalsBlocked blocked;
     background_ = std::thread([this] { driver_->RunBackground(); });
@@ -206,6 +209,7 @@ void RuntimeImpl::OnTick() {
     busy = true;
     if (call.cancelled()) OnRunningCancelled(call.task());
   });
+  departures_->Tick();
   if (options_.handler != nullptr)  // A driver's memory is its user's.
     (void)heap_.Tick(clock_.Now(), mailbox_->counts().work_frames, busy);
 }

@@ -77,6 +77,9 @@ void RuntimeImpl::OnHostFrame(const Frame& frame) {
       const auto shutdown = ParseFrame<proto::Shutdown>(frame);
       if (options_.driver)
         EndRaylet("the node shuts down: " + (shutdown.ok() ? shutdown->reason() : ""));
+      if (shutdown.ok() && shutdown->when() != proto::Shutdown::NOW) {
+        return departures_->OnAskedToLeave(shutdown->when() == proto::Shutdown::ONCE_FREE);
+      }
       if (shutdown.ok() && shutdown->patience_ns() > 0) {
         leaves_by_ = Deadline(clock_.Now(), shutdown->patience_ns() / 10 * 9);
       } else {

@@ -187,13 +187,14 @@ int RuntimeImpl::RunWorker() {
     lock.Relock();
   }
   PublishMetrics();
-  if (leaves_by_ != 0) {  // Nobody has a handle of it but itself.
-    core_->executor.RefuseCalls({ErrorKind::kActorDied,
-                                 absl::StrCat("the actor (", core_->executor.actor_id().ToHex(),
-                                              ") was ended: no handle of it is left"),
-                                 {}});
-    departures_->AwaitCalls(lock, leaves_by_);
+  if (const ActorId id = core_->executor.actor_id(); leaves_by_ != 0 && !id.is_nil()) {
+    // Nobody has a handle of it but itself.
+    core_->executor.RefuseCalls(
+        {ErrorKind::kActorDied,
+         absl::StrCat("the actor (", id.ToHex(), ") was ended: no handle of it is left"),
+         {}});
   }
+  if (leaves_by_ != 0) departures_->AwaitCalls(lock, leaves_by_);
   if (!driver_->ended()) departures_->Await(lock);
   if (!driver_->ended()) {
     SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());

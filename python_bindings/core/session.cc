@@ -262,6 +262,11 @@ void ExitActor(double patience_s, const nb::callable& before) {
   if (!status.ok()) ThrowStatus(status);
 }
 
+void AwaitCalls(double patience_s) {
+  const WithoutGil free;
+  CurrentRuntime()->AwaitCalls(static_cast<Nanos>(patience_s * kSecond));
+}
+
 void WatchLoop(int descriptor) {
   const absl::Status status = CurrentRuntime()->WatchLoop(descriptor);
   if (!status.ok()) ThrowStatus(status);
@@ -306,6 +311,8 @@ void BindSession(nb::module_& module) {
   module.def(
       "crc32c", [](const nb::bytes& data) { return Crc32c({data.c_str(), data.size()}); },
       "CRC-32C of the bytes.");
+  module.def("await_calls", &AwaitCalls, nb::arg("patience_s"),
+             "In a worker that ends: until the calls that it has made have come to their ends.");
   module.def("exit_actor", &ExitActor, nb::arg("patience_s"), nb::arg("before"),
              "Ends the actor that this process is, for good; its calls have so long to end. Then "
              "`before` is called, and those that it has made come to their ends.");

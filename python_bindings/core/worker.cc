@@ -25,7 +25,7 @@ namespace {
 // Functions that a worker keeps, and the bytes of their pickles.
 constexpr size_t kMostFunctions = 2'000;
 constexpr size_t kMostFunctionBytes = 64 << 20;
-constexpr Nanos kLongestLeave = 30 * kSecond;  // As async_actor.py has it.
+constexpr Nanos kLongestLeave = 5 * 60 * kSecond;  // As async_actor.py has it.
 
 PythonFunction load_function("sheaf._worker.functions", "load_function");
 PythonFunction method_of("sheaf._worker.functions", "method_of");

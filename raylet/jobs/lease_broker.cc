@@ -21,7 +21,6 @@ using metrics::Histogram;
 using metrics::HistogramId;
 
 constexpr Nanos kKillAgain = 3 * kSecond;
-constexpr Nanos kLongestPatience = 5 * 60 * kSecond;
 
 // What a worker needs to know of its lease; the strategy has done its work.
 proto::LeaseSpec SpecForWorker(const LeaseSpec& spec) {
@@ -55,57 +54,6 @@ absl::Status LeaseBroker::OnDemand(ProcessId owner, const Frame& frame) {
   return absl::OkStatus();
 }
 
-absl::Status LeaseBroker::OnReturn(ProcessId owner, const Frame& frame) {
-  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::LeaseReturn>(frame));
-  if (const auto worker = revocations_.OnOwnerReturned(message.lease(), owner)) {
-    deps_.pool.SetShunned(*worker, owner, false);
-    deps_.queue.OnOwnerSpoke(owner, Now());
-    return absl::OkStatus();
-  }
-  const Lease* lease = deps_.queue.Find(message.lease());
-  if (lease == nullptr) return absl::OkStatus();
-  const auto it = deps_.worker_of.find(lease->number);
-  if (it != deps_.worker_of.end() && it->second == owner && lease->revoked) {
-    Take(*lease, owner, message.discard_worker());
-    return absl::OkStatus();
-  }
-  if (lease->demand.owner != owner) return absl::OkStatus();
-  if (it == deps_.worker_of.end()) {
-    Return(lease->number);
-    return absl::OkStatus();
-  }
-  const ProcessId worker = it->second;
-  if (message.discard_worker() || lease->spec->actor) {
-    // What it holds comes free with its exit.
-    deps_.pool.Kill(worker,
-                    lease->spec->actor ? "its actor ended" : "its owner has no more use for it");
-    return absl::OkStatus();
-  }
-  deps_.pool.SetCalls(worker, lease->spec->name, message.calls());
-  proto::LeaseEnd end;
-  end.set_lease(lease->number);
-  SendMessage(To(worker), FrameKind::kLeaseEnd, end);
-  deps_.queue.OnUnneeded(lease->number);
-  deps_.processes.at(worker).lease = 0;
-  deps_.pool.OnReturned(worker,
-                        /*discard=*/false);  // Before the queue grants to the next who needs one.
-  Return(lease->number);
-  return absl::OkStatus();
-}
-
-// The worker itself returns `lease`, as this raylet has told it to: its owner does not answer.
-void LeaseBroker::Take(const Lease& lease, ProcessId worker, bool discard) {
-  const LeaseNumber number = lease.number;
-  Log(LogLevel::kInfo, lease.demand.owner.ToString(), " did not answer: lease ", number,
-      " was taken from it");
-  revocations_.OnTaken(number, lease.demand.owner, worker);
-  deps_.pool.SetShunned(worker, lease.demand.owner, true);
-  deps_.queue.OnOwnerSilent(number);
-  deps_.processes.at(worker).lease = 0;
-  deps_.pool.OnReturned(worker, discard);
-  Return(number);
-}
-
 // An owner that was asked for a lease and does not answer is stopped, or cut off: the worker hands
 // back what has not started, and the lease when nothing of it runs.
 void LeaseBroker::Tick() {
@@ -136,36 +84,6 @@ void LeaseBroker::Return(LeaseNumber lease) {
   if (!deps_.queue.OnReturn(lease, Now())) return;
   deps_.groups.OnRoom();
   Counter(deps_.metrics, CounterId::kLeasesReturned).Add();
-}
-
-absl::Status LeaseBroker::OnKillWorker(ProcessId owner, const Frame& frame) {
-  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::KillWorker>(frame));
-  if (message.lease() == 0) {  // It found damage in the rings that it shares with that process.
-    const ProcessId peer = ProcessId::Unpack(message.process());
-    const std::vector<ProcessId> peers = deps_.switchboard.PeersOf(owner);
-    if (!absl::c_linear_search(peers, peer)) return absl::OkStatus();
-    Counter(deps_.metrics, CounterId::kBadFrames).Add();
-    // Either of the two may have done it, and nobody can tell which: users' own programs stay.
-    for (const ProcessId end : {peer, owner}) {
-      if (deps_.pool.Find(end) != nullptr) deps_.pool.Kill(end, message.reason());
-    }
-    return absl::OkStatus();
-  }
-  const Lease* lease = deps_.queue.Find(message.lease());
-  if (lease == nullptr || lease->demand.owner != owner) return absl::OkStatus();
-  const auto it = deps_.worker_of.find(lease->number);
-  if (it == deps_.worker_of.end() || it->second.packed() != message.process())
-    return absl::OkStatus();
-  if (message.patience_ns() <= 0) {
-    deps_.pool.Kill(it->second, message.reason());
-  } else if (const Nanos patience = std::min(message.patience_ns(), kLongestPatience);
-             deps_.pool.Dismiss(it->second, patience, message.reason())) {
-    proto::Shutdown leave;
-    leave.set_reason(message.reason());
-    leave.set_patience_ns(patience);
-    SendMessage(To(it->second), FrameKind::kShutdown, leave);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status LeaseBroker::OnBlocked(ProcessId worker, const Frame& frame) {
@@ -216,6 +134,7 @@ bool LeaseBroker::Settle() {
     OnAssigned(assigned.ticket, assigned.worker);
     any = true;
   }
+  for (const WorkerPool::Leaving& leaving : deps_.pool.TakeLeaving()) TellToLeave(leaving);
   for (const WorkerPool::Failed& failed : deps_.pool.TakeFailed()) {
     deps_.queue.OnGrantFailed(failed.ticket, failed.error.kind, failed.error.message, Now());
     any = true;
@@ -283,9 +202,9 @@ void LeaseBroker::OnAssigned(LeaseNumber number, ProcessId worker) {
     return;
   }
   if (lease == nullptr || lease->ending) {  // Its kEnd comes in this very transaction.
-    deps_.pool.OnReturned(worker,
-                          /*discard=*/deps_.pool.Find(worker)->state == WorkerState::kActor);
-    return;
+    if (deps_.pool.Find(worker)->state == WorkerState::kActor)
+      return deps_.pool.Kill(worker, "its actor is wanted no more");
+    return deps_.pool.OnReturned(worker, /*discard=*/false);
   }
   if (Join(*lease, worker)) Bind(*lease, worker, process->second);
 }
@@ -301,7 +220,7 @@ bool LeaseBroker::Join(const Lease& lease, ProcessId worker) {
   }
   const absl::Status connected = deps_.switchboard.Connect(owner, worker);
   if (connected.ok()) return true;
-  deps_.pool.OnReturned(worker, /*discard=*/true);
+  deps_.pool.Kill(worker, "its owner cannot reach it");
   if (!absl::IsNotFound(connected)) {
     deps_.queue.OnGrantFailed(lease.number, ErrorKind::kSystem, std::string(connected.message()),
                               Now());
@@ -491,7 +410,7 @@ bool LeaseBroker::SweepWorker(ProcessId process) {
   if (worker->state == WorkerState::kIdle) return false;
   const auto bound = deps_.worker_of.find(entry->second.lease);
   if (bound != deps_.worker_of.end() && bound->second == process) return false;
-  deps_.pool.OnReturned(process, /*discard=*/true);
+  deps_.pool.Kill(process, "it has lost its lease");
   return true;
 }
 

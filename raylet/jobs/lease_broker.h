@@ -104,6 +104,7 @@ class LeaseBroker {
   bool Join(const Lease& lease, ProcessId worker);
   void Bind(const Lease& lease, ProcessId worker, AttachedProcess& process);
   void Take(const Lease& lease, ProcessId worker, bool discard);
+  void TellToLeave(const WorkerPool::Leaving& leaving);
   void SendRevoke(ProcessId to, LeaseNumber lease);
   void Refuse(const DemandId& demand, ErrorKind error, const std::string& reason);
   void SendSpillback(const LeaseAction& action);

@@ -131,8 +131,11 @@ SCENARIO("a lease joins owner and worker, and tells the worker first") {
     CHECK(node.worker_of.empty());
   }
   WHEN("it is returned with its worker") {
+    node.Demand(driver, 1, 0);
     node.Return(driver, grant.lease(), /*discard=*/true);
-    CHECK(node.launcher.WasKilled(worker));
+    CHECK(node.pool.Find(worker)->state == WorkerState::kDying);
+    CHECK(node.Received<proto::Shutdown>(worker, FrameKind::kShutdown).size() == 1);
+    CHECK(node.worker_of.empty());
   }
   WHEN("somebody else returns it") {
     node.Return(worker, grant.lease());

@@ -121,7 +121,7 @@ void WorkerPool::OnReturned(ProcessId process, bool discard) {
   const auto it = workers_.find(process);
   if (it == workers_.end()) return;
   if (discard) {
-    EndWorker(process, it->second, "not to be leased again");
+    Retire(process, kForever, "it is not to be leased again");
   } else if (Step(process, it->second, WorkerEvent::kReturned)) {
     if (Pool* pool = PoolOf(it->second)) Match(*pool);
   }
@@ -167,6 +167,24 @@ bool WorkerPool::Dismiss(ProcessId process, Nanos patience, const std::string& r
   if (it == workers_.end() || !Step(process, it->second, WorkerEvent::kKilled)) return false;
   it->second.leaves_by = Deadline(clock_.Now(), patience);
   it->second.why_leaves = reason;
+  return true;
+}
+
+void WorkerPool::Retire(ProcessId process, Nanos patience, const std::string& reason) {
+  if (Dismiss(process, patience, reason)) leaving_.push_back({process, /*for_good=*/true, reason});
+}
+
+bool WorkerPool::OnGoodbye(ProcessId process) {
+  const auto it = workers_.find(process);
+  if (it == workers_.end()) return false;
+  Worker& worker = it->second;
+  const Nanos leaves_by = Deadline(clock_.Now(), kLastSteps);
+  if (Step(process, worker, WorkerEvent::kKilled)) {
+    worker.leaves_by = leaves_by;
+    worker.why_leaves = "it said that it ends";
+  } else if (worker.leaves_by != 0) {
+    worker.leaves_by = std::min(worker.leaves_by, leaves_by);
+  }
   return true;
 }
 
@@ -278,6 +296,7 @@ bool WorkerPool::Step(ProcessId process, Worker& worker, WorkerEvent event) {
   }
   worker.state = *next;
   worker.since = clock_.Now();
+  worker.asked_at = 0;
   return true;
 }
 
@@ -384,14 +403,16 @@ void WorkerPool::Cull() {
   int idle = 0;
   std::vector<std::pair<Nanos, ProcessId>> old;  // Oldest first, once sorted.
   for (auto& [key, pool] : pools_) {
-    idle += static_cast<int>(pool.idle.size());
     // A pair in use keeps as many spares as there are CPUs, or they would be started again at once.
     size_t keep = KeepsSpares(pool) ? static_cast<size_t>(options_.cpus) : 0;
     for (auto it = pool.idle.rbegin(); it != pool.idle.rend(); ++it) {
       const Worker& worker = workers_.at(*it);
+      if (worker.asked_at != 0 && now - worker.asked_at < kAnswerWait) continue;
+      ++idle;
       const bool spare = worker.gpu_ids.empty() && keep > 0;
       if (spare) --keep;
-      if (!spare && now - worker.since >= options_.cull_after) old.emplace_back(worker.since, *it);
+      const Nanos since = std::max(worker.since, worker.asked_at);
+      if (!spare && now - since >= options_.cull_after) old.emplace_back(since, *it);
     }
   }
   std::sort(old.begin(), old.end());
@@ -399,7 +420,8 @@ void WorkerPool::Cull() {
     Worker& worker = workers_.at(process);
     // An idle worker that was bound to GPUs may hold their memory, so no floor keeps it.
     if (idle <= options_.cpus && worker.gpu_ids.empty()) continue;
-    EndWorker(process, worker, "idle for a while");
+    worker.asked_at = now;
+    leaving_.push_back({process, /*for_good=*/false, "idle for a while"});
     --idle;
   }
 }

@@ -45,6 +45,11 @@ struct WorkerNeed {
 
 class WorkerPool {
  public:
+  static constexpr Nanos kLastSteps = 5 * kSecond;  // From a worker's goodbye to its exit.
+  // A worker that was asked to leave and is there so much later stays for now, as what it has begun
+  // would end with it.
+  static constexpr Nanos kAnswerWait = kSecond;
+
   struct Assigned {
     uint64_t ticket;
     ProcessId worker;
@@ -52,6 +57,12 @@ class WorkerPool {
   struct Failed {
     uint64_t ticket;
     Error error;
+  };
+  // Is to be told so by kShutdown.
+  struct Leaving {
+    ProcessId worker;
+    bool for_good;  // It gets no lease any more; else it may stay, and be leased again.
+    std::string reason;
   };
   struct Counts {
     int starting = 0, idle = 0, leased = 0, blocked = 0, actor = 0, dying = 0;
@@ -62,6 +73,7 @@ class WorkerPool {
     std::string environment;
     std::vector<uint32_t> gpu_ids;  // Bound to these; empty: to none yet.
     Nanos since = 0;                // In this state.
+    Nanos asked_at = 0;             // Idle: to leave, last. 0: it was not.
     uint32_t leases = 0;            // Had so far.
     Nanos leaves_by = 0;            // kDying, and not killed: until then. 0: it was not told to.
     std::string why_leaves;
@@ -92,7 +104,7 @@ class WorkerPool {
 
   // A worker of this pool is attached and ready. False: it is unknown, or was ready before.
   bool OnReady(ProcessId worker);
-  // A lease ended. `discard`: never lease this worker again, end it.
+  // A lease ended. `discard`: never lease this worker again, let it end (Retire).
   void OnReturned(ProcessId worker, bool discard);
   // What owners say of the calls of a function that counts them, for who leases the worker next.
   void SetCalls(ProcessId worker, const std::string& function, uint64_t calls);
@@ -103,6 +115,11 @@ class WorkerPool {
   void Kill(ProcessId worker, const std::string& reason);
   // It was told to leave, and is killed if it is there after `patience`. False: it dies already.
   bool Dismiss(ProcessId worker, Nanos patience, const std::string& reason);
+  // It gets no lease any more, and leaves once nothing that it has begun is left; it is killed if it
+  // is there after `patience`.
+  void Retire(ProcessId worker, Nanos patience, const std::string& reason);
+  // It has said that it ends, and is killed if it is there kLastSteps later. False: none of ours.
+  bool OnGoodbye(ProcessId worker);
   // The process is gone. A worker that had not become ready counts as a failed start. False: none
   // of ours.
   bool OnExited(ProcessId worker, const proto::Death& death);
@@ -111,6 +128,7 @@ class WorkerPool {
 
   std::vector<Assigned> TakeAssigned() { return std::exchange(assigned_, {}); }
   std::vector<Failed> TakeFailed() { return std::exchange(failed_, {}); }
+  std::vector<Leaving> TakeLeaving() { return std::exchange(leaving_, {}); }
 
   const Worker* Find(ProcessId worker) const;
   const absl::btree_map<ProcessId, Worker>& workers() const { return workers_; }
@@ -158,6 +176,7 @@ class WorkerPool {
   Key last_served_;  // By StartMissing.
   int starting_ = 0;
   std::vector<Assigned> assigned_;
+  std::vector<Leaving> leaving_;
   std::vector<Failed> failed_;
 };
 

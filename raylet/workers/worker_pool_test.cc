@@ -29,6 +29,11 @@ struct PoolTest {
     CHECK(assigned[0].ticket == ticket);
     return assigned[0].worker;
   }
+  std::vector<ProcessId> AskedToLeave() {
+    std::vector<ProcessId> asked;
+    for (const WorkerPool::Leaving& leaving : pool.TakeLeaving()) asked.push_back(leaving.worker);
+    return asked;
+  }
   static proto::Death Crash(const char* message) {
     proto::Death death;
     death.set_cause(proto::Death::START_FAILED);
@@ -167,11 +172,13 @@ SCENARIO("a worker that once had GPUs serves only leases of the same ones") {
   GIVEN("a long pause") {
     t.clock.Advance(11 * kSecond);
     t.pool.Tick();
-    THEN("it ends, as it may hold memory of its GPU") { CHECK(t.launcher.WasKilled(bound)); }
+    THEN("it may leave, as it may hold memory of its GPU") {
+      CHECK(t.AskedToLeave() == std::vector{bound});
+    }
   }
 }
 
-SCENARIO("idle workers beyond one per CPU end after a while, the longest idle first") {
+SCENARIO("idle workers beyond one per CPU may leave after a while, the longest idle first") {
   PoolTest t;
   t.pool.AddJob(kJob, "");
   t.AllReady();
@@ -183,18 +190,55 @@ SCENARIO("idle workers beyond one per CPU end after a while, the longest idle fi
   }
   t.clock.Advance(9 * kSecond);
   t.pool.Tick();
-  CHECK(t.launcher.killed.empty());
+  CHECK(t.AskedToLeave().empty());
   t.clock.Advance(2 * kSecond);
   t.pool.Tick();
-  REQUIRE(t.launcher.killed.size() == 2);
-  CHECK(t.launcher.WasKilled(workers[0]));
-  CHECK(t.launcher.WasKilled(workers[1]));
+  CHECK(t.AskedToLeave() == std::vector{workers[0], workers[1]});
+  t.pool.Tick();
+  CHECK(t.AskedToLeave().empty());
+  t.clock.Advance(11 * kSecond);  // One has something to wait for, and is asked again.
+  t.pool.Tick();
+  CHECK(t.AskedToLeave().size() == 2);
+  CHECK(t.pool.CountStates().idle == 4);
+  for (int left = 0; left < 2; ++left) {
+    CHECK(t.pool.OnGoodbye(workers[left]));
+    CHECK(t.pool.OnExited(workers[left], {}));
+  }
   for (int hour = 0; hour < 3; ++hour) {
     t.clock.Advance(3600 * kSecond);
     t.pool.Tick();
   }
   CHECK(t.pool.CountStates().idle == 2);
   CHECK(t.launcher.started.empty());
+}
+
+SCENARIO("a worker that is retired gets no lease any more, and ends by itself") {
+  PoolTest t;
+  t.pool.AddJob(kJob, "");
+  t.AllReady();
+  const ProcessId worker = t.Lease(1);
+  t.pool.OnReturned(worker, /*discard=*/true);
+  CHECK(t.AskedToLeave() == std::vector{worker});
+  t.AllReady();
+  t.clock.Advance(3600 * kSecond);  // As long as what it has begun takes.
+  t.pool.Tick();
+  CHECK_FALSE(t.launcher.WasKilled(worker));
+  WHEN("it says that it ends, and does not") {
+    CHECK(t.pool.OnGoodbye(worker));
+    t.clock.Advance(WorkerPool::kLastSteps);
+    t.pool.Tick();
+    CHECK(t.launcher.WasKilled(worker));
+  }
+  WHEN("others need workers") {
+    for (uint64_t ticket = 2; ticket <= 4; ++ticket) CHECK(t.Lease(ticket) != worker);
+  }
+  WHEN("its patience is bounded") {
+    const ProcessId holder = t.Lease(5);
+    t.pool.Retire(holder, kSecond, "its owner has no more use for it");
+    t.clock.Advance(kSecond);
+    t.pool.Tick();
+    CHECK(t.launcher.WasKilled(holder));
+  }
 }
 
 SCENARIO("failed starts are tried again, ever later, and then become an error") {

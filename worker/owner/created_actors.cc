@@ -27,7 +27,8 @@ const char* StateName(State::State state) {
 }
 
 constexpr size_t kLargestPayload = 1 << 20;
-constexpr Nanos kPatience = 30 * kSecond;  // With an actor that ends as nobody wants it any more.
+constexpr Nanos kPatience =
+    5 * 60 * kSecond;  // With an actor that ends as nobody wants it any more.
 
 void SetDeath(const Error& error, proto::ActorAnswer* answer) {
   answer->set_error(static_cast<uint32_t>(error.kind));

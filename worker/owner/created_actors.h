@@ -49,6 +49,7 @@ class CreatedActors final : public TaskDispatcher {
   void GiveUp(TaskRecord& creation, Error why);
   void OnArgumentsReady(TaskRecord& creation) override;
   bool Manages(ActorId actor) const { return actors_.contains(actor); }
+  bool HasAny() const { return !actors_.empty(); }
   ProcessId ProcessOf(ActorId actor) const;  // Of its last incarnation; default: there is none.
 
   void OnGrant(const proto::LeaseGrant& grant);

@@ -308,7 +308,7 @@ def _forget(task: bytes) -> None:
     _cancelled.discard(task)
 
 
-_LEAVING_S = 30.0  # For the calls that run, and then for those that it has made.
+_LEAVING_S = 300.0  # For the calls that it has made.
 _leaving = False
 
 

@@ -17,6 +17,7 @@ from sheaf._worker import functions
 
 _IMPORT = "<frozen importlib._bootstrap>"  # The file of the frames of an import.
 _LONGEST_IMPORT_S = 30.0  # One that takes longer may be a program that runs: it is broken off.
+_LAST_CALLS_S = 30.0  # For calls that a process has made that ends by sys.exit(1).
 _import_waits = 0.0, -_LONGEST_IMPORT_S  # When an import was first and last let go on.
 
 
@@ -126,9 +127,12 @@ def leave_process(error: BaseException | None) -> None:
 
 
 def _leave(status: int) -> None:
-    """Ends the process without waiting for threads of user code, after its exit functions."""
+    """Ends the process without waiting for threads of user code, after its exit functions and the
+    calls that it has made."""
     try:
         run_exit_functions()
+        if os.getpid() == actor_class.runs_in:  # A child that user code has forked has made none.
+            _core.await_calls(_LAST_CALLS_S)
     finally:
         os._exit(status)
 

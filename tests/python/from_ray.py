@@ -297,6 +297,7 @@ What functions refuse, in their own words (... is what was given):
 - **init** has {", ".join(f"`{name}`" for name in known)}; it accepts, without effect: {", ".join(f"`{name}`" for name in ignored)}.
 - **Calls that wait** are bounded by bytes, not only by `max_pending_calls`: [objects.md](objects.md).
 - **Objects of a process that died** stay readable where somebody else holds a copy.
+- **Tasks and calls that have ended** are counted all, and `list_tasks` shows those that run or wait; of short ones that have ended it shows a sample.
 
 | of | names | how, and why |
 |---|---|---|

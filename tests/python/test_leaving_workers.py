@@ -56,16 +56,19 @@ def arrive(notes, wanted):
 
 
 def test_a_worker_that_idles_stays_for_what_its_task_began(notes):
+    gate = Notes.remote()
+
     @sheaf.remote(num_cpus=0.1, max_retries=0)
     def begin(number):
-        time.sleep(0.5)  # So that each has a worker of its own.
+        sheaf.get(gate.note.remote(number), timeout=WAIT_S)
+        arrive(gate, list(range(WORKERS)))  # So that each has a worker of its own.
         slow.remote(notes, number, IDLE_S)  # Whose result nobody wants.
         actor = Seven.remote()
         assert sheaf.get(actor.get.remote(), timeout=WAIT_S) == 7
         return [slow.remote(notes, number, IDLE_S)], actor, os.getpid()
 
     begun = sheaf.get([begin.remote(i) for i in range(WORKERS)], timeout=WAIT_S)
-    assert len({pid for *_, pid in begun}) > 4
+    assert len({pid for *_, pid in begun}) == WORKERS
     for number, (box, actor, _) in enumerate(begun):
         assert sheaf.get(box[0], timeout=WAIT_S + IDLE_S) == number
         assert sheaf.get(actor.get.remote(), timeout=WAIT_S) == 7

@@ -76,11 +76,17 @@ void Departures::AwaitCalls(Driver::Lock& lock, Nanos deadline) {
 
 void Departures::OnAskedToLeave(bool for_good) {
   leaves_once_free_ = leaves_once_free_ || for_good;
-  if (IsFree()) leave_(kExitFunctionsPatience);
+  if (!leaves_ && IsFree()) Leave();
 }
 
 void Departures::Tick() {
-  if (leaves_once_free_ && IsFree()) leave_(kExitFunctionsPatience);
+  if (leaves_once_free_ && !leaves_ && IsFree()) Leave();
+}
+
+// Once: its patience with the calls of exit functions does not begin anew.
+void Departures::Leave() {
+  leaves_ = true;
+  leave_(kExitFunctionsPatience);
 }
 
 bool Departures::IsFree() const {

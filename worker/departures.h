@@ -56,12 +56,14 @@ class Departures {
   absl::Status StoreNested(Driver::Lock& lock, const ArgumentList& arguments);
   bool StoreSmall(ObjectEntry& entry);
   bool IsFree() const;
+  void Leave();
 
   ProcessCore& core_;
   Driver& driver_;
   Clock& clock_;
   const std::function<void(Nanos)> leave_;
   bool leaves_once_free_ = false;
+  bool leaves_ = false;
   bool has_reserved_ = false;
   Nanos full_until_ = 0;  // The store, for all that is known.
   bool hurries_ = false;

@@ -38,8 +38,9 @@ struct ActorStep {
 //      +---------------------+      +--> RESTARTING <--+      while restarts are left, else DEAD
 //                                          | accepted: STARTING
 //                                          | lost: again RESTARTING, free of charge
-//   Any state but DEAD goes to DEAD when killed; `leaves` only takes the restarts that are left. A start that was lost with its node costs no
-//   restart: it may never have begun, and the new incarnation keeps it from counting if it had.
+//   Any state but DEAD goes to DEAD when killed; `leaves` only takes the restarts that are left. A
+//   start that was lost with its node costs no restart: it may never have begun, and the new
+//   incarnation keeps it from counting if it had.
 constexpr std::optional<ActorStep> Next(proto::ActorInfo::State state, ActorEvent event,
                                         bool may_restart) {
   using Info = proto::ActorInfo;

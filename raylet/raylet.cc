@@ -137,14 +137,8 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     case FrameKind::kRelay:
       if (!worker && !driver) return absl::InvalidArgumentError("tools speak to their node only");
       return contacts_.OnRelay(from, frame);
-    case FrameKind::kGoodbye: {
-      // What a worker has, GPUs and memory, is free when its process is gone.
-      if (pool_.OnGoodbye(from)) return absl::OkStatus();
-      proto::Death death;
-      death.set_cause(proto::Death::LEFT);
-      OnProcessEnded(from, death, /*exited=*/false);
-      return absl::OkStatus();
-    }
+    case FrameKind::kGoodbye:
+      return OnGoodbye(from, frame);
     default:
       break;
   }
@@ -175,6 +169,26 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     default:
       return absl::OkStatus();  // Of a newer peer.
   }
+}
+
+absl::Status Raylet::OnGoodbye(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto goodbye, ParseFrame<proto::Goodbye>(frame));
+  switch (goodbye.step()) {
+    case proto::Goodbye::STAYS:
+      pool_.OnStays(from);
+      return absl::OkStatus();
+    case proto::Goodbye::LEAVES:
+      pool_.OnLeaves(from);
+      return absl::OkStatus();
+    default:
+      break;
+  }
+  // What a worker has, GPUs and memory, is free when its process is gone.
+  if (pool_.OnGoodbye(from)) return absl::OkStatus();
+  proto::Death death;
+  death.set_cause(proto::Death::LEFT);
+  OnProcessEnded(from, death, /*exited=*/false);
+  return absl::OkStatus();
 }
 
 absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {

@@ -112,6 +112,7 @@ class Raylet final : private ClusterMembership::Node {
   Nanos Now() const { return deps_.clock.Now(); }
   // Handles one frame of a process. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
+  absl::Status OnGoodbye(ProcessId from, const Frame& frame);
   absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
   void OnProtocolError(ProcessId process, const absl::Status& status);
   // Carries out what the state machines decided, until none has anything to say.
@@ -172,7 +173,8 @@ class Raylet final : private ClusterMembership::Node {
               .processes = processes_,
               .deaths = deaths_,
               .detached_workers_of = [this](JobNumber job) { return detached_.WorkersOf(job); },
-              .has_detached_actors = [this](JobNumber job) { return detached_.HasAny(job); }}};
+              .has_detached_actors = [this](JobNumber job) { return detached_.HasAny(job); },
+              .on_driver_gone = [this](ProcessId driver) { groups_.OnProcessGone(driver); }}};
   PlacementGroupCoordinator groups_{{.clock = deps_.clock,
                                      .transport = deps_.transport,
                                      .gcs = cluster_.gcs(),

@@ -154,6 +154,38 @@ SCENARIO("a discarded worker is told to leave, and ended if it says that it does
   CHECK(node.launcher.WasKilled(worker));
 }
 
+SCENARIO("a discarded worker with memory of its own lends its CPUs and keeps its lease until it is gone") {
+  Resources totals = Resources::Cpu(1);
+  totals.Set("memory", 1000);
+  RayletNode node(totals);
+  const ProcessId driver = node.Driver();
+  proto::LeaseDemand demand;
+  demand.set_key(1);
+  demand.set_wanted(1);
+  demand.set_backlog(1);
+  totals.ToMap(*demand.mutable_spec()->mutable_resources()->mutable_amounts());
+  node.Send(driver, FrameKind::kLeaseDemand, demand);
+  node.WorkersReady();
+  const auto grants = node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant);
+  REQUIRE(grants.size() == 1);
+  const ProcessId worker = ProcessId::Unpack(grants[0].worker());
+  demand.set_wanted(0);
+  demand.clear_spec();
+  node.Send(driver, FrameKind::kLeaseDemand, demand);
+  node.Return(driver, grants[0].lease(), /*discard=*/true);
+  CHECK(node.Received<proto::LeaseEnd>(worker, FrameKind::kLeaseEnd).size() == 1);
+  const ProcessId other = node.Driver();
+  node.Demand(other, 2, 1);
+  node.Advance(kSecond);
+  node.WorkersReady();
+  CHECK(node.Received<proto::LeaseGrant>(other, FrameKind::kLeaseGrant).size() == 1);
+  node.Advance(5 * kSecond);
+  CHECK(node.Received<proto::LeaseRevoke>(worker, FrameKind::kLeaseRevoke).empty());
+  CHECK(node.Received<proto::LeaseRevoke>(driver, FrameKind::kLeaseRevoke).empty());
+  CHECK(node.raylet->figures().Get().leases == 2);
+  CHECK_FALSE(node.launcher.WasKilled(worker));
+}
+
 SCENARIO("only the lessee can have a worker killed") {
   RayletNode node;
   const ProcessId driver = node.Driver();

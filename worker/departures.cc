@@ -67,7 +67,7 @@ void Departures::AwaitCalls(Driver::Lock& lock, Nanos deadline) {
   auto before = left();
   for (Nanos now = clock_.Now(); now < deadline; now = clock_.Now()) {
     const absl::Status status =
-        driver_.DriveUntil(lock, std::min(deadline, now + kIdlePatience), have_ended);
+        driver_.DriveUntil(lock, std::min(deadline, now + kIdlePatience), have_ended, WaitsFor::kEnd);
     if (!absl::IsDeadlineExceeded(status)) return;
     const auto after = left();
     if (after.first == 0 && after == std::exchange(before, after)) return;
@@ -76,7 +76,12 @@ void Departures::AwaitCalls(Driver::Lock& lock, Nanos deadline) {
 
 void Departures::OnAskedToLeave(bool for_good) {
   leaves_once_free_ = leaves_once_free_ || for_good;
-  if (!leaves_ && IsFree()) Leave();
+  if (leaves_) return;  // It has said so.
+  if (IsFree()) {
+    Leave();
+  } else if (!for_good) {
+    Answer(proto::Goodbye::STAYS);
+  }
 }
 
 void Departures::Tick() {
@@ -86,11 +91,19 @@ void Departures::Tick() {
 // Once: its patience with the calls of exit functions does not begin anew.
 void Departures::Leave() {
   leaves_ = true;
+  Answer(proto::Goodbye::LEAVES);
   leave_(kExitFunctionsPatience);
 }
 
+void Departures::Answer(proto::Goodbye::Step step) {
+  proto::Goodbye answer;
+  answer.set_step(step);
+  SendMessage(core_.raylet(), FrameKind::kGoodbye, answer);
+}
+
 bool Departures::IsFree() const {
-  bool free = core_.executor.queued() == 0 && !core_.owner.created_actors.HasAny();
+  bool free = !core_.executor.is_leased() && core_.executor.queued() == 0 &&
+              !core_.owner.created_actors.HasAny();
   core_.executor.ForEachRunning([&](const CallExecution&) { free = false; });
   if (!free) return false;
   core_.owner.tasks.ForEach(

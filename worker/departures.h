@@ -43,7 +43,8 @@ class Departures {
   void AwaitCalls(Driver::Lock& lock, Nanos deadline);
   // The raylet would have this worker leave: now, if nothing that it has begun would end with it (no
   // call of its own is under way, no actor that it made lives; its objects are the raylet's then), or
-  // `for_good`, once that is so.
+  // `for_good`, once that is so. It answers at once, before any code of the user runs: until then the
+  // raylet leases this worker to nobody, and if it leaves, never again.
   void OnAskedToLeave(bool for_good);
   void Tick();
   // No wait for calls goes on, or begins.
@@ -57,6 +58,7 @@ class Departures {
   bool StoreSmall(ObjectEntry& entry);
   bool IsFree() const;
   void Leave();
+  void Answer(proto::Goodbye::Step step);
 
   ProcessCore& core_;
   Driver& driver_;

@@ -325,7 +325,8 @@ bool Driver::Step(Lock& lock, Nanos now, Nanos deadline) {
 absl::Status Driver::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done,
                                 WaitsFor waits_for) {
   if (done()) return absl::OkStatus();
-  const bool in_task = !of_user_ && !current_call.origin.task.is_nil();
+  const bool in_task =
+      !of_user_ && (waits_for == WaitsFor::kEnd || !current_call.origin.task.is_nil());
   const Nanos begun = clock_.Now();
   BlockedCalls::Wait wait(core_.blocked_calls, waits_for, in_task, current_call.hold, begun);
   // A thousand idle workers must cost next to nothing.

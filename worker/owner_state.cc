@@ -189,7 +189,7 @@ void OwnerState::OnReturned(ProcessId, std::string_view body) {
 void OwnerState::OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started) {
   submitter.OnProcessDied(process, death, started);
   actors.OnProcessDied(process, death, started);
-  created_actors.OnProcessDied(process, death);
+  created_actors.OnProcessDied(process, death, started);
   resolver.OnProcessDied(process);
   transits.ProcessDied(process);
   tasks.ProcessDied(process);

@@ -315,8 +315,10 @@ class Runtime {
   // is for all of that; what cannot begin is not waited for as long. kFailedPrecondition: this
   // process is no actor.
   virtual absl::Status ExitActor(Nanos patience, absl::FunctionRef<void()> before) = 0;
-  // In a worker that will end whatever comes: the last part of that.
-  virtual void AwaitCalls(Nanos patience) = 0;
+  // In an actor's process that is about to end with an error: no call begins here any more, and those
+  // that have not are the next process's, if there will be one. `before` is called, without locks;
+  // then the calls that this process has made have `patience`.
+  virtual void EndCalls(Nanos patience, absl::FunctionRef<void()> before) = 0;
 
   // Placement groups; the state is waited for with WaitGroup.
   virtual absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) = 0;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr Nanos kGcsWait = 30 * kSecond;
 constexpr Nanos kMakerWait = 2 * kSecond;    // For its word on an actor whose name is refused.
+constexpr Nanos kStorageFullWait = kSecond;  // Until the GCS is asked again.
 constexpr Nanos kOthersWait = 30 * kSecond;  // For other calls of an actor that leaves.
 constexpr Nanos kLongestPause = 100 * kMillisecond;  // Between questions who has a name.
 constexpr char kAskedForEnd[] = "it asked for its end";
@@ -217,11 +218,19 @@ absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> be
     core_->actor_directory.End(id, /*no_restart=*/true, kAskedForEnd);
     return absl::OkStatus();
   }
-  lock.Unlock();
-  // However long the GCS is away: what refuses all calls must not keep its name and its resources.
-  absl::StatusOr<proto::GcsReply> reply =
-      AskGcs(ActorDirectory::EndOfDetached(id, /*no_restart=*/true, kAskedForEnd), kForever);
-  return reply.ok() ? ErrorOf(*reply) : reply.status();
+  // However long the GCS is away, or cannot write: what refuses all calls must not keep its name and
+  // its resources.
+  while (true) {
+    lock.Unlock();
+    const absl::StatusOr<proto::GcsReply> reply =
+        AskGcs(ActorDirectory::EndOfDetached(id, /*no_restart=*/true, kAskedForEnd), kForever);
+    lock.Relock();
+    const absl::Status ended = reply.ok() ? ErrorOf(*reply) : reply.status();
+    if (!absl::IsResourceExhausted(ended)) return ended;
+    const absl::Status waited = driver_->DriveUntil(lock, Deadline(clock_.Now(), kStorageFullWait),
+                                                    [] { return false; });
+    if (!absl::IsDeadlineExceeded(waited)) return waited;
+  }
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {
@@ -231,8 +240,12 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {
   return core_->actor_directory.HandleOf(id, core_->executor.is_detached_actor());
 }
 
-void RuntimeImpl::AwaitCalls(Nanos patience) {
+void RuntimeImpl::EndCalls(Nanos patience, absl::FunctionRef<void()> before) {
   Lock lock(*driver_);
+  core_->executor.Stop();
+  lock.Unlock();
+  before();
+  lock.Relock();
   departures_->AwaitCalls(lock, Deadline(clock_.Now(), patience));
   departures_->Await(lock);
 }

@@ -181,7 +181,7 @@ class RuntimeImpl final : public Runtime,
   absl::StatusOr<proto::GcsReply> AskGcs(proto::GcsRequest request, Nanos deadline);
 
   // runtime_actors.cc
-  void AwaitCalls(Nanos patience) override;
+  void EndCalls(Nanos patience, absl::FunctionRef<void()> before) override;
   absl::StatusOr<ObjectHandle> TakeName(Lock& lock, const proto::GcsRequest& registration);
   absl::StatusOr<ObjectHandle> HandleIfThere(Lock& lock, const proto::ActorInfo& actor,
                                              Nanos deadline);

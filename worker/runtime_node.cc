@@ -17,6 +17,7 @@ absl::Status RuntimeImpl::RemoveGroup(PlacementGroupId group) {
   Lock lock(*driver_);
   if (driver_->ended()) return driver_->end();
   core_->groups.Remove(group);
+  driver_->Recheck();  // Other threads may wait for it.
   return absl::OkStatus();
 }
 
@@ -30,8 +31,13 @@ absl::StatusOr<proto::GroupState> RuntimeImpl::WaitGroup(PlacementGroupId group,
   proto::GroupState settled;  // Another thread may remove the group before this one goes on.
   const absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
     const proto::GroupState* state = core_->groups.Find(group);
-    if (state == nullptr || !PlacementGroups::IsSettled(*state)) return false;
-    settled = *state;
+    if (state == nullptr) {  // Watched above: another thread has removed it.
+      settled.set_state(proto::GroupState::REMOVED);
+    } else if (PlacementGroups::IsSettled(*state)) {
+      settled = *state;
+    } else {
+      return false;
+    }
     return true;
   });
   if (absl::IsDeadlineExceeded(status)) {

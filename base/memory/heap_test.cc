@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "base/memory/heap.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include <catch2/catch.hpp>
@@ -33,6 +34,7 @@ long FaultsOfARound() {
 }
 
 SCENARIO("memory that was freed is there again without a page fault, until its process idles") {
+  REQUIRE(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);  // Faults are counted in small pages.
   KeepFreedMemory(32 << 20);
   FaultsOfARound();
   CHECK(FaultsOfARound() < 1000);  // Of 8,192 pages.
@@ -50,6 +52,7 @@ SCENARIO("memory that was freed is there again without a page fault, until its p
     CHECK_FALSE(heap.Tick(3 * IdleHeap::kIdle - 2, 2, false));
     CHECK(heap.Tick(3 * IdleHeap::kIdle - 1, 2, false));
   }
+  REQUIRE(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0);
 }
 
 #endif

@@ -246,25 +246,29 @@ int RunWorker() {
   return worker.RunWorker();
 }
 
+void CallLast(const nb::callable& function) {
+  const WithGil gil;
+  try {
+    function();
+  } catch (nb::python_error& error) {  // Of the user's: the actor ends all the same.
+    error.discard_as_unraisable(function);
+  }
+}
+
 void ExitActor(double patience_s, const nb::callable& before) {
   absl::Status status;
   {
     const WithoutGil free;
-    status = CurrentRuntime()->ExitActor(static_cast<Nanos>(patience_s * kSecond), [&before] {
-      const WithGil gil;
-      try {
-        before();
-      } catch (nb::python_error& error) {  // Of the user's: the actor ends all the same.
-        error.discard_as_unraisable(before);
-      }
-    });
+    status = CurrentRuntime()->ExitActor(static_cast<Nanos>(patience_s * kSecond),
+                                         [&before] { CallLast(before); });
   }
   if (!status.ok()) ThrowStatus(status);
 }
 
-void AwaitCalls(double patience_s) {
+void EndCalls(double patience_s, const nb::callable& before) {
   const WithoutGil free;
-  CurrentRuntime()->AwaitCalls(static_cast<Nanos>(patience_s * kSecond));
+  CurrentRuntime()->EndCalls(static_cast<Nanos>(patience_s * kSecond),
+                             [&before] { CallLast(before); });
 }
 
 void WatchLoop(int descriptor) {
@@ -311,8 +315,9 @@ void BindSession(nb::module_& module) {
   module.def(
       "crc32c", [](const nb::bytes& data) { return Crc32c({data.c_str(), data.size()}); },
       "CRC-32C of the bytes.");
-  module.def("await_calls", &AwaitCalls, nb::arg("patience_s"),
-             "In a worker that ends: until the calls that it has made have come to their ends.");
+  module.def("end_calls", &EndCalls, nb::arg("patience_s"), nb::arg("before"),
+             "In an actor's process that ends with an error: no call begins any more; `before` is "
+             "called, then the calls that it has made have so long to end.");
   module.def("exit_actor", &ExitActor, nb::arg("patience_s"), nb::arg("before"),
              "Ends the actor that this process is, for good; its calls have so long to end. Then "
              "`before` is called, and those that it has made come to their ends.");

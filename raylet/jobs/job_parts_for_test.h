@@ -23,7 +23,8 @@ struct JobParts : NodeParts {
              .processes = processes,
              .deaths = deaths,
              .detached_workers_of = [this](JobNumber job) { return actors.WorkersOf(job); },
-             .has_detached_actors = [this](JobNumber job) { return actors.HasAny(job); }}};
+             .has_detached_actors = [this](JobNumber job) { return actors.HasAny(job); },
+             .on_driver_gone = [this](ProcessId driver) { groups.OnProcessGone(driver); }}};
   PlacementGroupCoordinator groups{{.clock = clock,
                                     .transport = transport,
                                     .gcs = gcs,

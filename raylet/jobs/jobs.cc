@@ -177,6 +177,7 @@ void Jobs::End(JobNumber local, const proto::Death& death) {
   job.only_detached = false;
   if (job.ended) return;
   job.ended = true;
+  deps_.on_driver_gone(job.driver);
   job.failed = !(death.cause() == proto::Death::LEFT ||
                  (death.cause() == proto::Death::EXITED && death.code() == 0));
   deps_.pool.EndWorkers(

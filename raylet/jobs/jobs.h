@@ -47,6 +47,7 @@ class Jobs {
     // Workers on this node that are, or become, detached actors of a job; whether there are any.
     std::function<absl::btree_set<ProcessId>(JobNumber)> detached_workers_of;
     std::function<bool(JobNumber)> has_detached_actors;
+    std::function<void(ProcessId)> on_driver_gone;  // The job of this driver ends.
   };
   explicit Jobs(Deps deps) : deps_(std::move(deps)) {}
   Jobs(const Jobs&) = delete;

@@ -24,7 +24,8 @@ struct Node : NodeParts {
              .processes = processes,
              .deaths = deaths,
              .detached_workers_of = [this](JobNumber) { return detached; },
-             .has_detached_actors = [this](JobNumber) { return !detached.empty(); }}};
+             .has_detached_actors = [this](JobNumber) { return !detached.empty(); },
+             .on_driver_gone = [](ProcessId) {}}};
 
   absl::Status Start(ProcessId driver) {
     return jobs.OnStart(driver, Of(FrameKind::kJobStart, proto::JobStart()));

@@ -59,7 +59,7 @@ absl::Status LeaseBroker::OnDemand(ProcessId owner, const Frame& frame) {
 void LeaseBroker::Tick() {
   for (const LeaseNumber number : revocations_.TakeOverdue(Now())) {
     const Lease* lease = deps_.queue.Find(number);
-    if (lease == nullptr || lease->ending) continue;
+    if (lease == nullptr || lease->ending || lease->leaving) continue;
     const auto it = deps_.worker_of.find(number);
     if (it == deps_.worker_of.end()) {  // Its worker is still to come, and its owner to hear of it.
       revocations_.OnAsked(number, Now());
@@ -372,7 +372,7 @@ bool LeaseBroker::SweepLease(LeaseNumber number) {
       End(number, ErrorKind::kOwnerDied, "its actor is not wanted any more");
       return true;
     }
-  } else if (!deps_.deaths.IsReachable(owner) && !lease->ending) {
+  } else if (!deps_.deaths.IsReachable(owner) && !lease->ending && !lease->leaving) {
     deps_.queue.OnOwnerGone(owner, Now());
     return true;
   }

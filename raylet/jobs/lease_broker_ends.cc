@@ -55,14 +55,15 @@ absl::Status LeaseBroker::OnReturn(ProcessId owner, const Frame& frame) {
     return absl::OkStatus();
   }
   const bool discard = message.discard_worker();
-  if (discard && HoldsUntilExit(*lease)) {
-    deps_.pool.Retire(worker, kPatienceForHolders, kNoMoreUse);
-    return absl::OkStatus();
-  }
   deps_.pool.SetCalls(worker, lease->spec->name, message.calls());
   proto::LeaseEnd end;
   end.set_lease(lease->number);
   SendMessage(To(worker), FrameKind::kLeaseEnd, end);
+  if (discard && HoldsUntilExit(*lease)) {
+    deps_.queue.OnLeaving(lease->number, Now());
+    deps_.pool.Retire(worker, kPatienceForHolders, kNoMoreUse);
+    return absl::OkStatus();
+  }
   deps_.queue.OnUnneeded(lease->number);
   deps_.processes.at(worker).lease = 0;
   deps_.pool.OnReturned(worker, discard);  // Before the queue grants to the next who needs one.
@@ -105,8 +106,7 @@ absl::Status LeaseBroker::OnKillWorker(ProcessId owner, const Frame& frame) {
     deps_.pool.Kill(it->second, message.reason());
   } else if (const Nanos patience = std::min(message.patience_ns(), kLongestPatience);
              deps_.pool.Dismiss(it->second, patience, message.reason())) {
-    // What it waits for may need the CPUs that it has.
-    deps_.queue.OnBlocked(lease->number, Now());
+    deps_.queue.OnLeaving(lease->number, Now());
     proto::Shutdown leave;
     leave.set_reason(message.reason());
     leave.set_patience_ns(patience);

@@ -262,6 +262,25 @@ SCENARIO("a worker that may leave by itself is told to, and killed when it has n
   CHECK(node.launcher.WasKilled(worker));
 }
 
+SCENARIO("an actor that leaves goes on when its owner is gone") {
+  Node node;
+  const ProcessId driver = node.Driver();
+  const proto::LeaseGrant grant = node.Lease(driver, /*actor=*/true);
+  const ProcessId worker = ProcessId::Unpack(grant.worker());
+  proto::KillWorker message;
+  message.set_lease(grant.lease());
+  message.set_process(worker.packed());
+  message.set_patience_ns(INT64_MAX);
+  REQUIRE(node.leases.OnKillWorker(driver, node.Of(FrameKind::kKillWorker, message)).ok());
+  CHECK(node.queue.Find(grant.lease())->blocked_since != 0);  // Its CPU is lent.
+  node.processes.erase(driver);
+  node.leases.OnProcessGone(driver);
+  CHECK_FALSE(node.leases.SweepLease(grant.lease()));
+  node.Settle();
+  CHECK_FALSE(node.launcher.WasKilled(worker));
+  CHECK(node.queue.Find(grant.lease()) != nullptr);  // Until its process is gone.
+}
+
 SCENARIO("a blocked worker lends its CPUs") {
   Node node;
   const ProcessId driver = node.Driver();

@@ -107,7 +107,7 @@ absl::Status PlacementGroupCoordinator::Create(ProcessId from, PlacementGroupId 
   }
   watchers_[id].insert(from);
   if (groups_.Find(id) != nullptr || (!spec->detached && spec->name.empty())) {
-    groups_.OnCreate(*std::move(spec), from, Now());
+    groups_.OnCreate(*std::move(spec), CreatorOf(from), Now());
     return absl::OkStatus();
   }
   proto::GcsRequest registration;
@@ -124,19 +124,29 @@ absl::Status PlacementGroupCoordinator::Create(ProcessId from, PlacementGroupId 
   group.set_detached(spec->detached);
   deps_.view.groups.try_emplace(id);
   deps_.gcs.Command(std::move(registration),
-                    [this, from, spec = *std::move(spec)](const proto::GcsReply& reply) {
-                      OnRegistered(from, spec, reply);
+                    [this, creator = CreatorOf(from),
+                     spec = *std::move(spec)](const proto::GcsReply& reply) {
+                      OnRegistered(creator, spec, reply);
                     });
   return absl::OkStatus();
 }
 
-void PlacementGroupCoordinator::OnRegistered(ProcessId from, const GroupSpec& spec,
+// Groups end with their job, not with the worker whose call made them: its driver counts as their
+// creator, except for those who work on without it.
+ProcessId PlacementGroupCoordinator::CreatorOf(ProcessId maker) const {
+  const JobNumber number = deps_.processes.at(maker).job;
+  const NodeJob* job = deps_.jobs.Find(number);
+  if (job == nullptr || job->ended || deps_.jobs.OutlivesDriver(maker, number)) return maker;
+  return job->driver;
+}
+
+void PlacementGroupCoordinator::OnRegistered(ProcessId creator, const GroupSpec& spec,
                                              const proto::GcsReply& reply) {
   const auto known = deps_.view.groups.find(spec.id);
   const bool removed =
       known != deps_.view.groups.end() && known->second.state == GroupPlacement::State::kRemoved;
   if (reply.error() != 0) return groups_.OnNeverMade(spec.id, reply.message());
-  const bool orphaned = !spec.detached && !deps_.deaths.IsAlive(from);
+  const bool orphaned = !spec.detached && !deps_.deaths.IsReachable(creator);
   if (removed || orphaned) {
     groups_.OnNeverMade(spec.id, "its creator is gone");
     // What was said of its end before may have come ahead of the registration.
@@ -144,7 +154,7 @@ void PlacementGroupCoordinator::OnRegistered(ProcessId from, const GroupSpec& sp
   }
   registered_[spec.id] = reply.group().placement_number();
   if (!spec.detached) attached_[spec.id] = reply.group();
-  groups_.OnCreate(spec, spec.detached ? Self() : from, Now());
+  groups_.OnCreate(spec, spec.detached ? Self() : creator, Now());
 }
 
 void PlacementGroupCoordinator::RemoveFromGcs(PlacementGroupId id) {

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Placement groups, between the processes that make and watch them, the GCS, and the raylets of the
-// nodes where their bundles are. Those of this node's processes live and die with their creator and
+// nodes where their bundles are. Those of this node's processes end with the driver of their job, and
 // are this raylet's alone; named and detached ones are registered with the GCS first, which has
 // detached ones placed anew when they lose their place. What goes where the PlacementGroupLedger
 // decides.
@@ -98,7 +98,8 @@ class PlacementGroupCoordinator {
   absl::Status Create(ProcessId from, PlacementGroupId id, const proto::GroupRequest& request);
   void Remove(ProcessId from, PlacementGroupId id, const proto::GroupRequest& request);
   void Watch(ProcessId from, PlacementGroupId id);
-  void OnRegistered(ProcessId from, const GroupSpec& spec, const proto::GcsReply& reply);
+  ProcessId CreatorOf(ProcessId maker) const;
+  void OnRegistered(ProcessId creator, const GroupSpec& spec, const proto::GcsReply& reply);
   bool IsRegistering(PlacementGroupId id) const;
   void RemoveFromGcs(PlacementGroupId id);
   void Apply(const GroupAction& action);

@@ -143,6 +143,26 @@ SCENARIO("a group without a name is this raylet's alone") {
   CHECK(node.ledger.available() == Resources::Cpu(2));
 }
 
+SCENARIO("a group that a worker has made ends with the driver of its job, not with that worker") {
+  Node node;
+  const ProcessId driver = node.Driver();
+  const ProcessId worker = node.Attach(ProcessRole::kWorker);
+  node.processes.at(worker).job = node.jobs.OfDriver(driver);
+  proto::GroupRequest request = node.GroupOf(2);
+  request.set_id(PlacementGroupId::Make(worker, 1).Binary());
+  node.Say(worker, request);
+  REQUIRE(node.groups.states().size() == 1);
+  node.processes.erase(worker);
+  node.groups.OnProcessGone(worker);
+  node.Settle();
+  CHECK(node.groups.states().size() == 1);
+  CHECK_FALSE(node.groups.Sweep(PlacementGroupId::FromBinary(request.id()).value()));
+  node.jobs.End(node.jobs.OfDriver(driver), {});
+  node.Settle();
+  CHECK(node.groups.states().empty());
+  CHECK(node.ledger.available() == Resources::Cpu(2));
+}
+
 SCENARIO("a named group is made when the GCS has its name") {
   Node node;
   proto::GroupRequest request = node.GroupOf(1);

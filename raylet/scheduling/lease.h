@@ -58,6 +58,7 @@ struct Lease {
   Nanos blocked_since = 0;  // 0: it is not.
   bool revoked = false;     // It was asked back.
   bool ending = false;      // kEnd was said.
+  bool leaving = false;     // Its worker ends by itself, within some time.
 };
 
 struct LeaseAction {

@@ -196,8 +196,9 @@ void LeaseQueue::LoseOwner(Demand& demand) {
   parts_->spillback.TakeBack(demand, demand.spillback);
   demand.wanted = 0;
   parts_->demands.Dequeue(demand);
-  for (GrantedLease& lease : demand.leases)
-    parts_->revoker.End(lease, ErrorKind::kOwnerDied, "its owner is gone");
+  for (GrantedLease& lease : demand.leases) {
+    if (!lease.leaving) parts_->revoker.End(lease, ErrorKind::kOwnerDied, "its owner is gone");
+  }
   if (demand.held == 0) parts_->server.Drop(demand);
 }
 
@@ -230,6 +231,13 @@ void LeaseQueue::OnUnblocked(LeaseNumber number, Nanos now) {
   LendDue(now);
   Capacity& capacity = lease->capacity();
   if (parts_->ledger.AvailableIn(capacity.group).cpu() < 0) parts_->server.Serve(capacity, now);
+}
+
+void LeaseQueue::OnLeaving(LeaseNumber number, Nanos now) {
+  GrantedLease* lease = parts_->demands.FindLease(number);
+  if (lease == nullptr) return;
+  lease->leaving = true;
+  OnBlocked(number, now);
 }
 
 void LeaseQueue::LendDue(Nanos now) {

@@ -90,6 +90,10 @@ class LeaseQueue {
   // that such calls lend: its next call would wait as well, and so on.
   void OnBlocked(LeaseNumber lease, Nanos now, bool awaits_admission = false);
   void OnUnblocked(LeaseNumber lease, Nanos now);
+  // Its owner has done with it, and its worker leaves within some time: OnReturn follows. Nobody asks
+  // for it back, the end of its owner is not the worker's, and its CPUs are lent: what the worker has
+  // begun may need them.
+  void OnLeaving(LeaseNumber lease, Nanos now);
   // Nodes came, went, or reported (view.nodes changed).
   void OnClusterChanged(Nanos now);
   // view.here().draining became true. Leases of tasks outside of placement groups are asked back,

@@ -150,7 +150,10 @@ bool LeaseRevoker::AskFor(SchedulingClass& cls, const Demand* waiter, uint32_t s
 void LeaseRevoker::AskForAll() {
   for (const Lease* out : demands_.Leases()) {
     GrantedLease& lease = *demands_.FindLease(out->number);
-    if (lease.revoked || lease.ending || lease.spec->actor || !lease.capacity().is_node()) continue;
+    if (lease.revoked || lease.ending || lease.leaving || lease.spec->actor ||
+        !lease.capacity().is_node()) {
+      continue;
+    }
     MarkRevoked(lease, true);
     actions_.Revoke(lease);
   }
@@ -182,7 +185,7 @@ GrantedLease* LeaseRevoker::ChooseVictim(Capacity& capacity, const Demand* waite
     if (best != nullptr && rank <= best_rank) continue;
     const auto oldest =
         std::find_if(holder.leases.begin(), holder.leases.end(), [](const GrantedLease& lease) {
-          return !lease.revoked && !lease.ending && lease.blocked_since == 0;
+          return !lease.revoked && !lease.ending && !lease.leaving && lease.blocked_since == 0;
         });
     if (oldest == holder.leases.end()) continue;
     const Nanos due = Deadline(oldest->granted_at, options_.quantum);

@@ -174,17 +174,24 @@ void WorkerPool::Retire(ProcessId process, Nanos patience, const std::string& re
   if (Dismiss(process, patience, reason)) leaving_.push_back({process, /*for_good=*/true, reason});
 }
 
-bool WorkerPool::OnGoodbye(ProcessId process) {
+void WorkerPool::OnStays(ProcessId process) {
+  const auto it = workers_.find(process);
+  if (it == workers_.end() || !std::exchange(it->second.is_asked, false)) return;
+  if (Pool* pool = PoolOf(it->second)) Match(*pool);
+}
+
+bool WorkerPool::OnLeaving(ProcessId process, Nanos patience) {
   const auto it = workers_.find(process);
   if (it == workers_.end()) return false;
   Worker& worker = it->second;
-  const Nanos leaves_by = Deadline(clock_.Now(), kLastSteps);
+  const Nanos leaves_by = Deadline(clock_.Now(), patience);
   if (Step(process, worker, WorkerEvent::kKilled)) {
     worker.leaves_by = leaves_by;
     worker.why_leaves = "it said that it ends";
   } else if (worker.leaves_by != 0) {
     worker.leaves_by = std::min(worker.leaves_by, leaves_by);
   }
+  StartMissing();
   return true;
 }
 
@@ -297,6 +304,7 @@ bool WorkerPool::Step(ProcessId process, Worker& worker, WorkerEvent event) {
   worker.state = *next;
   worker.since = clock_.Now();
   worker.asked_at = 0;
+  worker.is_asked = false;
   return true;
 }
 
@@ -315,7 +323,7 @@ bool WorkerPool::Assign(Pool& pool, const WorkerNeed& need) {
   std::optional<ProcessId> chosen;
   for (auto it = pool.idle.rbegin(); it != pool.idle.rend(); ++it) {
     const Worker& worker = workers_.at(*it);
-    if (*it == need.owner || worker.shunned.contains(need.owner)) continue;
+    if (worker.is_asked || *it == need.owner || worker.shunned.contains(need.owner)) continue;
     if (worker.gpu_ids == need.gpu_ids) {
       chosen = *it;
       break;
@@ -407,7 +415,7 @@ void WorkerPool::Cull() {
     size_t keep = KeepsSpares(pool) ? static_cast<size_t>(options_.cpus) : 0;
     for (auto it = pool.idle.rbegin(); it != pool.idle.rend(); ++it) {
       const Worker& worker = workers_.at(*it);
-      if (worker.asked_at != 0 && now - worker.asked_at < kAnswerWait) continue;
+      if (worker.is_asked) continue;
       ++idle;
       const bool spare = worker.gpu_ids.empty() && keep > 0;
       if (spare) --keep;
@@ -421,6 +429,7 @@ void WorkerPool::Cull() {
     // An idle worker that was bound to GPUs may hold their memory, so no floor keeps it.
     if (idle <= options_.cpus && worker.gpu_ids.empty()) continue;
     worker.asked_at = now;
+    worker.is_asked = true;
     leaving_.push_back({process, /*for_good=*/false, "idle for a while"});
     --idle;
   }

@@ -46,9 +46,8 @@ struct WorkerNeed {
 class WorkerPool {
  public:
   static constexpr Nanos kLastSteps = 5 * kSecond;  // From a worker's goodbye to its exit.
-  // A worker that was asked to leave and is there so much later stays for now, as what it has begun
-  // would end with it.
-  static constexpr Nanos kAnswerWait = kSecond;
+  // From its word that it leaves: for the exit functions of user code, and what these begin.
+  static constexpr Nanos kDeparture = 35 * kSecond;
 
   struct Assigned {
     uint64_t ticket;
@@ -58,7 +57,8 @@ class WorkerPool {
     uint64_t ticket;
     Error error;
   };
-  // Is to be told so by kShutdown.
+  // Is to be told so by kShutdown. One that may stay gets no lease until it has answered (OnStays,
+  // OnLeaves): it may be about to run its exit functions.
   struct Leaving {
     ProcessId worker;
     bool for_good;  // It gets no lease any more; else it may stay, and be leased again.
@@ -74,6 +74,7 @@ class WorkerPool {
     std::vector<uint32_t> gpu_ids;  // Bound to these; empty: to none yet.
     Nanos since = 0;                // In this state.
     Nanos asked_at = 0;             // Idle: to leave, last. 0: it was not.
+    bool is_asked = false;          // And its answer is on its way.
     uint32_t leases = 0;            // Had so far.
     Nanos leaves_by = 0;            // kDying, and not killed: until then. 0: it was not told to.
     std::string why_leaves;
@@ -118,8 +119,12 @@ class WorkerPool {
   // It gets no lease any more, and leaves once nothing that it has begun is left; it is killed if it
   // is there after `patience`.
   void Retire(ProcessId worker, Nanos patience, const std::string& reason);
-  // It has said that it ends, and is killed if it is there kLastSteps later. False: none of ours.
-  bool OnGoodbye(ProcessId worker);
+  // It was asked to leave, and stays: it may be leased again.
+  void OnStays(ProcessId worker);
+  // It has said that it will end, or that it ends, and is killed if it is there kDeparture or
+  // kLastSteps later. False: none of ours.
+  bool OnLeaves(ProcessId worker) { return OnLeaving(worker, kDeparture); }
+  bool OnGoodbye(ProcessId worker) { return OnLeaving(worker, kLastSteps); }
   // The process is gone. A worker that had not become ready counts as a failed start. False: none
   // of ours.
   bool OnExited(ProcessId worker, const proto::Death& death);
@@ -155,6 +160,7 @@ class WorkerPool {
   // Moves `worker` along; false: the event means nothing in its state.
   bool Step(ProcessId process, Worker& worker, WorkerEvent event);
   void EndWorker(ProcessId process, Worker& worker, const std::string& reason);
+  bool OnLeaving(ProcessId process, Nanos patience);
   // Gives idle workers of `pool` to its needs, oldest need first.
   void Match(Pool& pool);
   bool Assign(Pool& pool, const WorkerNeed& need);

@@ -194,13 +194,16 @@ SCENARIO("idle workers beyond one per CPU may leave after a while, the longest i
   t.clock.Advance(2 * kSecond);
   t.pool.Tick();
   CHECK(t.AskedToLeave() == std::vector{workers[0], workers[1]});
+  t.clock.Advance(11 * kSecond);
   t.pool.Tick();
-  CHECK(t.AskedToLeave().empty());
-  t.clock.Advance(11 * kSecond);  // One has something to wait for, and is asked again.
+  CHECK(t.AskedToLeave().empty());  // Their answers are on their way.
+  t.pool.OnStays(workers[0]);  // It has something to wait for, and is asked again.
+  t.pool.OnStays(workers[1]);
   t.pool.Tick();
   CHECK(t.AskedToLeave().size() == 2);
   CHECK(t.pool.CountStates().idle == 4);
   for (int left = 0; left < 2; ++left) {
+    CHECK(t.pool.OnLeaves(workers[left]));
     CHECK(t.pool.OnGoodbye(workers[left]));
     CHECK(t.pool.OnExited(workers[left], {}));
   }
@@ -210,6 +213,40 @@ SCENARIO("idle workers beyond one per CPU may leave after a while, the longest i
   }
   CHECK(t.pool.CountStates().idle == 2);
   CHECK(t.launcher.started.empty());
+}
+
+SCENARIO("a worker that was asked to leave gets no lease before it has said that it stays") {
+  PoolTest t({.cpus = 1});
+  t.pool.AddJob(kJob, "");
+  t.AllReady();
+  const ProcessId worker = t.Lease(1);
+  const ProcessId kept = t.Lease(2);
+  t.pool.OnReturned(worker, false);
+  t.pool.OnReturned(kept, false);
+  t.clock.Advance(11 * kSecond);
+  t.pool.Tick();
+  REQUIRE(t.AskedToLeave() == std::vector{worker});
+  t.launcher.TakeStarted();
+  CHECK(t.Lease(3) == kept);
+  t.pool.Need({.ticket = 4, .job = kJob});
+  CHECK(t.pool.TakeAssigned().empty());
+  CHECK(t.launcher.TakeStarted().size() == 1);  // Others need not wait for the answer.
+  WHEN("it stays") {
+    t.pool.OnStays(worker);
+    const auto assigned = t.pool.TakeAssigned();
+    REQUIRE(assigned.size() == 1);
+    CHECK(assigned[0].worker == worker);
+  }
+  WHEN("it leaves, and its exit functions do not end") {
+    CHECK(t.pool.OnLeaves(worker));
+    CHECK(t.pool.TakeAssigned().empty());
+    t.clock.Advance(WorkerPool::kDeparture - 1);
+    t.pool.Tick();
+    CHECK_FALSE(t.launcher.WasKilled(worker));
+    t.clock.Advance(1);
+    t.pool.Tick();
+    CHECK(t.launcher.WasKilled(worker));
+  }
 }
 
 SCENARIO("a worker that is retired gets no lease any more, and ends by itself") {
@@ -226,6 +263,12 @@ SCENARIO("a worker that is retired gets no lease any more, and ends by itself") 
   WHEN("it says that it ends, and does not") {
     CHECK(t.pool.OnGoodbye(worker));
     t.clock.Advance(WorkerPool::kLastSteps);
+    t.pool.Tick();
+    CHECK(t.launcher.WasKilled(worker));
+  }
+  WHEN("it is free of what it has begun, but its exit functions do not end") {
+    CHECK(t.pool.OnLeaves(worker));
+    t.clock.Advance(WorkerPool::kDeparture);
     t.pool.Tick();
     CHECK(t.launcher.WasKilled(worker));
   }

@@ -100,6 +100,13 @@ def test_small_arrays_in_arguments_are_whole_after_the_call():
     assert list(sheaf.get(keeper.kept.remote())) == list(range(50))
 
 
+def test_what_the_fields_of_an_array_have_as_metadata_comes_back():
+    unit = np.dtype("f8", metadata={"double": lambda x: 2 * x, "reference": sheaf.put(5)})
+    back = sheaf.get(sheaf.put(np.zeros(2, np.dtype([("x", unit)]))))
+    metadata = back.dtype.fields["x"][0].metadata
+    assert metadata["double"](4) == 8 and sheaf.get(metadata["reference"]) == 5
+
+
 def test_references_travel_inside_values():
     inner = sheaf.put("inner")
     for value in ([inner], {"a": (inner,)}, [inner, {1, 2}]):

@@ -113,3 +113,122 @@ def test_calls_arrive_that_an_actor_made_before_it_called_sys_exit(kind, code, n
         with pytest.raises(ActorDiedError):
             sheaf.get(leaves, timeout=WAIT_S)
     arrive(notes, 4 * ["atexit"] + 4 * ["call"])
+
+
+@sheaf.remote(num_cpus=0)
+class Gate:
+    def __init__(self):
+        self.arrived = 0
+
+    def arrive(self):
+        self.arrived += 1
+
+    def count(self):
+        return self.arrived
+
+
+def test_workers_that_run_their_exit_functions_are_leased_to_nobody():
+    gate = Gate.remote()
+
+    @sheaf.remote(num_cpus=0)
+    def arrive_and_idle():
+        atexit.register(lambda: time.sleep(8))
+        sheaf.get(gate.arrive.remote(), timeout=WAIT_S)
+        wait_until(
+            lambda: sheaf.get(gate.count.remote(), timeout=WAIT_S) == WORKERS, "others are missing"
+        )
+
+    sheaf.get([arrive_and_idle.remote() for _ in range(WORKERS)], timeout=WAIT_S)
+    time.sleep(IDLE_S)  # Those that are too many have begun to leave.
+    begun = time.monotonic()
+    actors = [Seven.remote() for _ in range(WORKERS)]
+    assert sheaf.get([actor.get.remote() for actor in actors], timeout=WAIT_S) == [7] * WORKERS
+    assert time.monotonic() - begun < 4  # Not after those functions.
+
+
+def test_calls_of_a_dropped_actor_arrive_though_its_owner_leaves_first(notes):
+    @sheaf.remote(num_cpus=0)
+    class Caller:
+        def begin(self, number):
+            slow.remote(notes, number, 3)
+
+    @sheaf.remote(max_calls=1)
+    def begin(number):
+        caller = Caller.remote()
+        sheaf.get(caller.begin.remote(number), timeout=WAIT_S)
+
+    sheaf.get([begin.remote(i) for i in range(4)], timeout=WAIT_S)
+    arrive(notes, list(range(4)))
+
+
+def test_a_placement_group_lives_on_when_the_worker_that_made_it_has_left():
+    @sheaf.remote(max_calls=1, num_cpus=0)
+    def make():
+        group = sheaf.util.placement_group([{"CPU": 1}])
+        assert group.wait(WAIT_S)
+        return group, os.getpid()
+
+    group, pid = sheaf.get(make.remote(), timeout=WAIT_S)
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the worker did not leave")
+    in_group = sheaf.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group)
+    seven = Seven.options(num_cpus=1, scheduling_strategy=in_group).remote()
+    assert sheaf.get(seven.get.remote(), timeout=WAIT_S) == 7
+    sheaf.util.remove_placement_group(group)
+
+
+class AsyncCaller:
+    """With all CPUs of the node."""
+
+    async def leave_after_calling(self, notes):
+        slow.options(num_cpus=1).remote(notes, 1, 0.1)
+        sheaf.actor.exit_actor()
+
+
+class Caller:
+    def leave_after_calling(self, notes):
+        slow.options(num_cpus=1).remote(notes, 1, 0.1)
+        sheaf.actor.exit_actor()
+
+
+@pytest.mark.parametrize("kind", [Caller, AsyncCaller])
+def test_actors_that_leave_lend_their_cpus_to_what_they_have_begun(kind, notes):
+    caller = sheaf.remote(num_cpus=4)(kind).remote()
+    begun = time.monotonic()
+    with pytest.raises(ActorDiedError):
+        sheaf.get(caller.leave_after_calling.remote(notes), timeout=WAIT_S)
+    arrive(notes, [1])
+    assert time.monotonic() - begun < 20  # Not when its patience has ended.
+
+
+@sheaf.remote(num_cpus=0, max_concurrency=4, max_restarts=1, max_task_retries=-1)
+class Threaded:
+    def __init__(self, notes):
+        self.notes = notes
+        self.ended = False
+
+    def __ray_shutdown__(self):
+        self.ended = True
+        time.sleep(0.5)
+
+    def call(self):
+        ended = self.ended
+        time.sleep(0.05)
+        return ended, os.getpid()
+
+    def leave(self):
+        if not sheaf.get(self.notes.all.remote(), timeout=WAIT_S):
+            sheaf.get(self.notes.note.remote(1), timeout=WAIT_S)
+            slow.remote(self.notes, 2, 1)
+            sys.exit(1)
+
+
+def test_no_call_begins_in_a_process_that_ends_by_sys_exit(notes):
+    actor = Threaded.remote(notes)
+    _, first = sheaf.get(actor.call.remote(), timeout=WAIT_S)
+    left = actor.leave.remote()
+    wait_until(lambda: sheaf.get(notes.all.remote(), timeout=WAIT_S), "it did not begin to leave")
+    calls = sheaf.get([actor.call.remote() for _ in range(20)], timeout=WAIT_S)
+    assert not any(ended for ended, _ in calls)
+    assert calls[-1][1] != first
+    sheaf.get(left, timeout=WAIT_S)
+    arrive(notes, [1, 2])

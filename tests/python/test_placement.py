@@ -2,6 +2,7 @@
 """Where detached actors start in a cluster of real nodes, and what a stopped driver holds."""
 
 import collections
+import concurrent.futures
 import os
 import signal
 import subprocess
@@ -171,6 +172,17 @@ def test_an_actor_that_waits_in_a_group_hears_that_it_is_removed(cluster):
     with pytest.raises(sheaf.exceptions.ActorPlacementGroupRemoved):
         sheaf.get(waiting, timeout=WAIT_S)
     all_is_free()
+
+
+def test_a_thread_that_waits_for_a_group_hears_that_another_removed_it(cluster):
+    group = placement_group([{"CPU": 1000}])
+    heard = concurrent.futures.ThreadPoolExecutor(1).submit(group.wait, WAIT_S)
+    assert not group.wait(0.1)  # That one waits by now, as a rule.
+    remove_placement_group(group)
+    begun = time.monotonic()
+    with pytest.raises(sheaf.exceptions.TaskPlacementGroupRemoved):
+        heard.result(WAIT_S)
+    assert time.monotonic() - begun < WAIT_S / 3
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ enum class WaitsFor : uint8_t {
   kAdmission,  // To hold these. The first after kPatience, the second after kAdmissionPatience:
                // who has such a call gets none of these CPUs (LeaseQueue::OnBlocked).
   kCalls,      // An event loop, for more of them. Only the last: those that it runs wait.
+  kEnd,        // That of this process, whose calls are over: as kOthers, on whatever thread.
 };
 
 class BlockedCalls {

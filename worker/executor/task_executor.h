@@ -55,7 +55,15 @@ class TaskExecutor {
   // that owner, now and later, and the lease to the raylet as soon as nothing of it runs. False:
   // this process does not work under it.
   bool OnLeaseRevoke(LeaseNumber lease);
-  void OnActorLease(const proto::ActorLease& lease) { may_begin_until_ = lease.until_ns(); }
+  void OnActorLease(const proto::ActorLease& lease) {
+    if (!stops_) may_begin_until_ = lease.until_ns();
+  }
+  // This process ends, and not well: no call begins any more. Those that wait here count as not
+  // started, and are the next process's.
+  void Stop() {
+    stops_ = true;
+    may_begin_until_ = 0;
+  }
   void OnTakeBack(ProcessId from, const TakeBack& take_back);
   // True: it runs, and has been asked to end, if `running` ones shall. A queued one is answered as
   // cancelled.
@@ -93,6 +101,8 @@ class TaskExecutor {
   // Groups were added or changed since the last call: the runtime starts threads for them.
   bool TakeGroupsChanged() { return std::exchange(groups_changed_, false); }
   bool is_actor() const { return is_actor_; }
+  // Somebody may push calls, or is an actor's owner.
+  bool is_leased() const { return accepts_ != 0; }
   bool is_async() const { return is_async_; }
   ActorId actor_id() const { return actor_id_; }
   // To be asked by who takes a call with arguments in the store, before they are pinned;
@@ -173,6 +183,7 @@ class TaskExecutor {
   bool is_actor_ = false, is_async_ = false, constructed_ = false;
   ActorId actor_id_;
   Nanos may_begin_until_ = kForever;  // Of detached actors: kActorLease.
+  bool stops_ = false;
   bool blocked_ = false;
   std::atomic<uint64_t> owner_behind_{0};       // One of those that are, packed; 0: none.
   const proto::TaskTemplate* named_ = nullptr;  // Whose name the page shows. Only compared.

@@ -194,6 +194,21 @@ SCENARIO("a process that dies in the constructor has started no call") {
   CHECK(ObjectState{first.entry()->state} == ObjectState::kPending);
 }
 
+SCENARIO("an actor whose constructor has not begun starts again without a restart, but not for ever") {
+  ActorFixture f;
+  const ObjectHandle actor = f.Create(f.Creation(/*max_restarts=*/0));
+  const ObjectHandle first = f.Call(actor);
+  for (int process = 0; process < 10; ++process) {
+    f.GrantActor();
+    f.owner.OnProcessDied(kWorker, {}, 0);
+    REQUIRE(ObjectState{first.entry()->state} == ObjectState::kPending);
+    REQUIRE(f.demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
+  }
+  f.GrantActor();
+  f.owner.OnProcessDied(kWorker, {}, 0);
+  CHECK(ObjectState{first.entry()->state} == ObjectState::kError);
+}
+
 SCENARIO("a constructor fails when nobody but pending calls holds the actor") {
   ActorFixture f;
   ObjectHandle actor = f.Create(f.Creation());

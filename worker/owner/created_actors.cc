@@ -27,6 +27,7 @@ const char* StateName(State::State state) {
 }
 
 constexpr size_t kLargestPayload = 1 << 20;
+constexpr uint32_t kMostUnstarted = 10;
 constexpr Nanos kPatience =
     5 * 60 * kSecond;  // With an actor that ends as nobody wants it any more.
 
@@ -170,13 +171,14 @@ void CreatedActors::OnReply(const TaskTable::Reply& reply, ProcessId from) {
     return;
   }
   actor.constructed = true;
+  actor.unstarted = 0;
   creation.state = TaskState::kFinished;
   ObjectEntry* object = creation.first_return;
   if (!object->ready()) tasks_.references().SetValue(*object, {});
   Announce(actor);
 }
 
-void CreatedActors::OnProcessDied(ProcessId process, const proto::Death& death) {
+void CreatedActors::OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started) {
   if (const auto watched = watched_by_.extract(process)) {
     for (const ActorId id : watched.mapped()) {
       if (CreatedActor* actor = Find(id)) actor->watchers.erase(process);
@@ -188,6 +190,9 @@ void CreatedActors::OnProcessDied(ProcessId process, const proto::Death& death) 
   by_process_.erase(found);
   by_key_.erase(actor.key);
   actor.lease = 0;
+  // What has not begun may begin elsewhere, as any task; but not for ever.
+  if (started == 0 && !actor.constructed && ++actor.unstarted <= kMostUnstarted)
+    return Restart(actor);
   if (actor.restarts_left != 0) {
     if (actor.restarts_left > 0) --actor.restarts_left;
     Restart(actor);

@@ -24,6 +24,7 @@ struct CreatedActor {
   ProcessId process;
   uint32_t incarnation = 0;
   int32_t restarts_left = 0;
+  uint32_t unstarted = 0;    // Processes in a row that ended before its constructor began.
   bool constructed = false;  // This incarnation's constructor has run.
   Error death;
   absl::btree_set<ProcessId> watchers;
@@ -55,7 +56,8 @@ class CreatedActors final : public TaskDispatcher {
   void OnGrant(const proto::LeaseGrant& grant);
   void OnRefused(const proto::LeaseRefused& refused);
   void OnReply(const TaskTable::Reply& reply, ProcessId from);
-  void OnProcessDied(ProcessId process, const proto::Death& death);
+  // `started`: its last call from here that began; 0: the constructor did not.
+  void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
   void OnQuery(ProcessId from, const proto::ActorQuery& query);
   void Kill(ActorId actor, bool no_restart, const std::string& reason);
   // It will end, and is not restarted if that is by a death.

@@ -119,6 +119,7 @@ def _is_numbers(value: Any) -> bool:
         and kind.__module__ == "numpy"
         and not value.dtype.hasobject
         and value.dtype.metadata is None
+        and value.dtype.names is None  # Fields have metadata of their own.
         and kind not in _custom
     )
 

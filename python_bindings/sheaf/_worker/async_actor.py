@@ -11,6 +11,7 @@ waited once is given one at once from then on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import selectors
@@ -309,6 +310,7 @@ def _forget(task: bytes) -> None:
 
 
 _LEAVING_S = 300.0  # For the calls that it has made.
+_LOOP_WAIT_S = 5.0  # For an event loop that is busy.
 _leaving = False
 
 
@@ -318,11 +320,35 @@ def _begin_to_leave() -> None:
     if _leaving:
         return
     _leaving = True
-    threading.Thread(target=_leave, name="sheaf-leave", daemon=True).start()
+    try:
+        threading.Thread(target=_leave, name="sheaf-leave", daemon=True).start()
+    except RuntimeError:  # There are too many. Its coroutines stand still meanwhile.
+        _leave()
 
 
 def _leave() -> None:
-    _core.exit_actor(_LEAVING_S, main.run_exit_functions)
+    _core.exit_actor(_LEAVING_S, _run_exit_functions)
+
+
+def _run_exit_functions() -> None:
+    """On the thread of the event loop, as all code of the actor; on this one when the loop does not
+    come to it."""
+    claim = threading.Lock()
+    done = threading.Event()
+
+    def run() -> None:
+        if claim.acquire(blocking=False):
+            try:
+                main.run_exit_functions()
+            finally:
+                done.set()
+
+    loop = _group_loops.get("") or _the_loop()
+    with contextlib.suppress(RuntimeError):  # It was closed.
+        loop.call_soon_threadsafe(run)
+    if not done.wait(_LOOP_WAIT_S):
+        run()
+        done.wait()
 
 
 async def _send_items(execution: Any, result: Any) -> None:

@@ -123,16 +123,15 @@ def leave_process(error: BaseException | None) -> None:
             sys.excepthook(type(error), error, error.__traceback__)
             status = 1
     finally:
+        if os.getpid() == actor_class.runs_in:  # A child that user code has forked has no calls.
+            _core.end_calls(_LAST_CALLS_S, run_exit_functions)
         _leave(status)
 
 
 def _leave(status: int) -> None:
-    """Ends the process without waiting for threads of user code, after its exit functions and the
-    calls that it has made."""
+    """Ends the process without waiting for threads of user code, after its exit functions."""
     try:
         run_exit_functions()
-        if os.getpid() == actor_class.runs_in:  # A child that user code has forked has made none.
-            _core.await_calls(_LAST_CALLS_S)
     finally:
         os._exit(status)
 

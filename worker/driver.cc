@@ -202,6 +202,8 @@ void Driver::TickIfDue() {
   const Nanos now = clock_.Now();
   if (core_.owner.submitter.TakeBegan())
     next_tick_ = std::min(next_tick_, now + TaskSubmitter::kLongTask);
+  if (core_.owner.actors.TakeAsked())
+    next_tick_ = std::min(next_tick_, now + ActorSubmitter::kFirstAskAgain);
   if (now >= next_tick_) next_tick_ = std::clamp(core_.Tick(), now + kMillisecond, now + kHostTick);
   if (now - last_host_tick_ < kHostTick) return;
   last_host_tick_ = now;

@@ -214,6 +214,7 @@ absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> be
   lock.Relock();
   departures_->AwaitCalls(lock, deadline);
   departures_->Await(lock);
+  core_->owner.submitter.ReturnIdle();
   if (!detached) {
     core_->actor_directory.End(id, /*no_restart=*/true, kAskedForEnd);
     return absl::OkStatus();
@@ -248,6 +249,8 @@ void RuntimeImpl::EndCalls(Nanos patience, absl::FunctionRef<void()> before) {
   lock.Relock();
   departures_->AwaitCalls(lock, Deadline(clock_.Now(), patience));
   departures_->Await(lock);
+  core_->owner.submitter.ReturnIdle();
+  core_->Flush();
 }
 
 }  // namespace sheaf

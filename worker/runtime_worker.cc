@@ -197,6 +197,7 @@ int RuntimeImpl::RunWorker() {
   if (leaves_by_ != 0) departures_->AwaitCalls(lock, leaves_by_);
   if (!driver_->ended()) departures_->Await(lock);
   if (!driver_->ended()) {
+    core_->owner.submitter.ReturnIdle();
     SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());
     core_->Flush();
   }

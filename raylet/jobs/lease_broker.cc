@@ -203,7 +203,7 @@ void LeaseBroker::OnAssigned(LeaseNumber number, ProcessId worker) {
   }
   if (lease == nullptr || lease->ending) {  // Its kEnd comes in this very transaction.
     if (deps_.pool.Find(worker)->state == WorkerState::kActor)
-      return deps_.pool.Kill(worker, "its actor is wanted no more");
+      return deps_.pool.Retire(worker, kForever, "its actor is wanted no more");
     return deps_.pool.OnReturned(worker, /*discard=*/false);
   }
   if (Join(*lease, worker)) Bind(*lease, worker, process->second);

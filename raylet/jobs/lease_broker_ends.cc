@@ -50,11 +50,9 @@ absl::Status LeaseBroker::OnReturn(ProcessId owner, const Frame& frame) {
     return absl::OkStatus();
   }
   const ProcessId worker = it->second;
-  if (lease->spec->actor) {
-    deps_.pool.Kill(worker, "its actor ended");  // What it holds comes free with its exit.
-    return absl::OkStatus();
-  }
-  const bool discard = message.discard_worker();
+  // An actor's, which nobody wanted any more when it was granted: the worker may have begun something
+  // for others before.
+  const bool discard = message.discard_worker() || lease->spec->actor;
   deps_.pool.SetCalls(worker, lease->spec->name, message.calls());
   proto::LeaseEnd end;
   end.set_lease(lease->number);

@@ -262,6 +262,21 @@ SCENARIO("a worker that may leave by itself is told to, and killed when it has n
   CHECK(node.launcher.WasKilled(worker));
 }
 
+SCENARIO("a worker whose actor nobody wanted when it was granted is not killed: it leaves") {
+  Node node;
+  const ProcessId driver = node.Driver();
+  const proto::LeaseGrant grant = node.Lease(driver, /*actor=*/true);
+  const ProcessId worker = ProcessId::Unpack(grant.worker());
+  node.transport.Take(worker);
+  node.Return(driver, grant.lease(), /*discard=*/true);
+  CHECK_FALSE(node.launcher.WasKilled(worker));
+  const auto frames = node.transport.Take(worker);
+  REQUIRE(frames.size() == 2);
+  CHECK(frames[0].kind == FrameKind::kLeaseEnd);
+  CHECK(frames[1].kind == FrameKind::kShutdown);
+  CHECK(node.queue.Find(grant.lease()) == nullptr);
+}
+
 SCENARIO("an actor that leaves goes on when its owner is gone") {
   Node node;
   const ProcessId driver = node.Driver();

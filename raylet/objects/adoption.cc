@@ -61,10 +61,38 @@ void Adoption::OnOwnerDied(ProcessId owner) {
 void Adoption::AdoptObjectsOf(ProcessId owner) {
   Adopt(LearnObjectsOf(owner));
   if (!OtherNodes().empty()) {
-    grace_.try_emplace(owner, Now() + kOrphanGrace);
+    BeginGrace(owner);
   } else {
     ForgetUnadoptedOf(owner);
   }
+}
+
+void Adoption::BeginGrace(ProcessId owner) {
+  const auto [entry, is_new] = grace_.try_emplace(owner);
+  Grace& grace = entry->second;
+  if (is_new) grace.until = Now() + kOrphanGrace;
+  for (const ObjectId id : deps_.store.ObjectsOf(owner)) {
+    if (IsAdopted(id) || grace.inside.contains(id)) continue;
+    const auto object = deps_.store.Describe(id);
+    if (!object.ok() || object->nested.empty()) continue;
+    std::vector<ObjectId>& inside = grace.inside[id];
+    for (const ObjectId inner : object->nested) {
+      // What was the same owner's stays for as long.
+      if (inner.maker() != owner && !IsDetachedActorHandle(inner)) inside.push_back(inner);
+    }
+    for (const ObjectId inner : inside) HoldInside(inner);
+  }
+}
+
+void Adoption::HoldInside(ObjectId inner) {
+  if (++nested_holds_[inner] == 1) deps_.references.Hold(Self(), inner);
+}
+
+void Adoption::UnholdInside(ObjectId inner) {
+  const auto it = nested_holds_.find(inner);
+  if (--it->second > 0) return;  // Another object may hold it as well.
+  nested_holds_.erase(it);
+  deps_.references.Unhold(Self(), inner);
 }
 
 void Adoption::Adopt(std::vector<ObjectId> candidates) {
@@ -80,7 +108,7 @@ void Adoption::Adopt(std::vector<ObjectId> candidates) {
     adopted_[id] = object->nested;
     for (const ObjectId nested : object->nested) {
       if (IsDetachedActorHandle(nested)) continue;
-      if (++nested_holds_[nested] == 1) deps_.references.Hold(Self(), nested);
+      HoldInside(nested);
       if (nested.maker() == id.maker()) candidates.push_back(nested);
     }
   }
@@ -100,10 +128,11 @@ void Adoption::OnNodeDead(NodeNumber node) {
 
 void Adoption::EndGrace() {
   std::vector<ProcessId> over;
-  for (const auto& [owner, until] : grace_) {
-    if (until <= Now()) over.push_back(owner);
+  for (const auto& [owner, grace] : grace_) {
+    if (grace.until <= Now()) over.push_back(owner);
   }
   for (const ProcessId owner : over) {
+    const AdoptedObjects inside = std::move(grace_.at(owner).inside);
     grace_.erase(owner);
     const std::vector<ObjectId> objects = LearnObjectsOf(owner);
     for (const ObjectId id : objects) {
@@ -111,6 +140,9 @@ void Adoption::EndGrace() {
     }
     Adopt(objects);
     ForgetUnadoptedOf(owner);
+    for (const auto& [id, inners] : inside) {  // What was adopted holds its own now.
+      for (const ObjectId inner : inners) UnholdInside(inner);
+    }
   }
 }
 
@@ -141,10 +173,7 @@ void Adoption::Disown(ObjectId id) {
   const std::vector<ObjectId> nested = std::move(it->second);
   adopted_.erase(it);
   for (const ObjectId inner : nested) {
-    // Another adopted object may hold it as well.
-    if (--nested_holds_[inner] > 0) continue;
-    nested_holds_.erase(inner);
-    deps_.references.Unhold(Self(), inner);
+    if (!IsDetachedActorHandle(inner)) UnholdInside(inner);
   }
 }
 

@@ -108,7 +108,10 @@ class Adoption {
   void Disown(ObjectId id);
   void SettleOrphans();
   void SettleUnheld();
+  void BeginGrace(ProcessId owner);
   void EndGrace();
+  void HoldInside(ObjectId inner);
+  void UnholdInside(ObjectId inner);
   bool IsAnswerable(const Question& question) const;
   void Answer(ProcessId asker, const Question& question);
   void AnswerQuestions();
@@ -116,8 +119,15 @@ class Adoption {
   const Deps deps_;
   OrphanLedger orphans_;
   AdoptedObjects adopted_;
-  absl::btree_map<ObjectId, uint32_t> nested_holds_;  // Adopted objects inside which each lies.
-  absl::btree_map<ProcessId, Nanos> grace_;           // Dead owners, and when their objects go.
+  // Objects inside which each lies: adopted ones, and those that may be yet.
+  absl::btree_map<ObjectId, uint32_t> nested_holds_;
+  // Of dead owners: when their objects go, and until then what lies inside those that nobody here
+  // holds. Its own owners are alive, and would free it.
+  struct Grace {
+    Nanos until = 0;
+    AdoptedObjects inside;
+  };
+  absl::btree_map<ProcessId, Grace> grace_;
   // By asker and the ids asked for.
   absl::btree_map<std::pair<ProcessId, std::string>, Question> questions_;
   absl::btree_map<NodeNumber, uint64_t> orphan_versions_;  // The last that each node sent.

@@ -147,6 +147,23 @@ SCENARIO("other nodes have a moment to say that they hold what nobody here holds
   }
 }
 
+SCENARIO("meanwhile what lies inside them, of owners that are alive, is held") {
+  Node node;
+  const ObjectId inner = ObjectId::Make(node.borrower, 9, 1);  // Lies elsewhere.
+  const ObjectId outer = node.Put(1, {inner});
+  node.Put(2, {inner});
+  node.OwnerDies();
+  CHECK(node.references.IsHeld(inner));
+  node.adoption.AdoptObjectsOf(node.owner);  // Again: some came late.
+  const bool wanted = GENERATE(false, true);
+  if (wanted) CHECK(node.AskedBy2(1, {outer}) == std::vector{outer});
+  node.Pass(3 * kSecond);
+  CHECK(node.IsHere(outer) == wanted);
+  CHECK(node.references.IsHeld(inner) == wanted);
+  if (wanted) node.AskedBy2(2, {}, {outer});
+  CHECK(node.references.held_references() == 0);
+}
+
 SCENARIO("while peers still read what the owner sent nothing of it is adopted for others") {
   Node node;
   const ObjectId id = node.Put(1);

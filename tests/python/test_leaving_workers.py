@@ -232,3 +232,43 @@ def test_no_call_begins_in_a_process_that_ends_by_sys_exit(notes):
     assert calls[-1][1] != first
     sheaf.get(left, timeout=WAIT_S)
     arrive(notes, [1, 2])
+
+
+@sheaf.remote(num_cpus=0)
+def begin_slow():
+    time.sleep(0.05)
+    return [Seven.remote().get.remote(), slow_seven.remote()]
+
+
+@sheaf.remote(num_cpus=0)
+def slow_seven():
+    time.sleep(1)
+    return 7
+
+
+@sheaf.remote(num_cpus=0)
+class Asks:
+    def begin(self):
+        return sheaf.get(begin_slow.remote(), timeout=WAIT_S)
+
+    def leave(self):
+        sheaf.actor.exit_actor()
+
+
+@sheaf.remote(num_cpus=0, max_calls=1)
+def ask_once():
+    return sheaf.get(begin_slow.remote(), timeout=WAIT_S)
+
+
+@pytest.mark.parametrize("how", ["dropped", "exit_actor", "max_calls"])
+def test_what_a_task_began_lives_on_when_who_called_that_task_has_left(how):
+    for _ in range(3):
+        if how == "max_calls":
+            inner = sheaf.get(ask_once.remote(), timeout=WAIT_S)
+        else:
+            actor = Asks.remote()
+            inner = sheaf.get(actor.begin.remote(), timeout=WAIT_S)
+            if how == "exit_actor":
+                actor.leave.remote()
+            del actor
+        assert sheaf.get(inner, timeout=WAIT_S) == [7, 7]

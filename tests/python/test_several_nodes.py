@@ -196,6 +196,34 @@ def test_values_move_and_references_inside_values_stay_alive(cluster):
     )
 
 
+@pytest.mark.parametrize("size", [1, 300_000])
+@pytest.mark.parametrize("ends", ["dropped", "killed"])
+def test_what_lies_inside_an_object_whose_owner_on_another_node_ends_lives_on(cluster, ends, size):
+    @sheaf.remote(num_cpus=0, resources={"b": 0.1})
+    class Nester:
+        def nest(self, box):
+            return [sheaf.put(box)]
+
+        def ping(self):
+            return True
+
+    inner = sheaf.put(b"x" * size)
+    nester = Nester.remote()
+    assert sheaf.get(nester.ping.remote(), timeout=WAIT_S)
+    nested = nester.nest.remote([inner])
+    del inner
+    sheaf.wait([nested], timeout=WAIT_S)
+    if ends == "killed":
+        (outer,) = sheaf.get(nested, timeout=WAIT_S)
+        sheaf.kill(nester)
+    del nester
+    time.sleep(0.5)  # As long as it takes until it has ended, and longer.
+    if ends == "dropped":
+        (outer,) = sheaf.get(nested, timeout=WAIT_S)
+    (inner,) = sheaf.get(outer, timeout=WAIT_S)
+    assert sheaf.get(inner, timeout=WAIT_S) == b"x" * size
+
+
 def test_placement_groups_span_nodes(cluster):
     group = placement_group([{"CPU": 1}] * 3, strategy="STRICT_SPREAD")
     assert group.wait(WAIT_S)

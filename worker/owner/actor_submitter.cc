@@ -16,6 +16,13 @@ namespace {
 constexpr Nanos kAskAgain = kSecond;
 using State = proto::ActorAnswer;
 
+Nanos AsksAgainAt(const ActorClient& client) {
+  const Nanos wait = client.detached ? ActorSubmitter::kFirstAskAgain
+                                           << std::min<int>(std::max<int>(client.questions, 1) - 1, 10)
+                                     : kAskAgain;
+  return client.asked_at + std::min(wait, kAskAgain);
+}
+
 }  // namespace
 
 ActorSubmitter::ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks,
@@ -151,6 +158,8 @@ void ActorSubmitter::Ask(ActorClient& client) {
   if (client.local) return;
   const ProcessId creator = client.id.maker();
   if (client.detached) {
+    client.questions = static_cast<uint8_t>(std::min(client.questions + 1, UINT8_MAX));
+    asked_ = true;
     if (ask_gcs_) ask_gcs_(client.id);
     return;
   }
@@ -212,6 +221,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
       // A new incarnation: what went to the old one and was not answered is decided now.
       while (TaskRecord* task = client.in_flight.PopFront()) client.undecided.PushBack(task);
       client.state = State::ALIVE;
+      client.questions = 0;
       client.incarnation = answer.incarnation();
       client.lease = answer.lease();
       client.pushes = kPushOfCreation;
@@ -335,8 +345,8 @@ Nanos ActorSubmitter::Tick() {
     if (client->local || client->state == State::ALIVE || client->state == State::DEAD ||
         pending(*client) == 0)
       continue;
-    if (now - client->asked_at >= kAskAgain) Ask(*client);
-    next = std::min(next, client->asked_at + kAskAgain);
+    if (now >= AsksAgainAt(*client)) Ask(*client);
+    next = std::min(next, AsksAgainAt(*client));
   }
   return next;
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -47,12 +48,17 @@ struct ActorClient {
   bool local = false;               // Managed by this process: no questions are asked.
   bool own = false;                 // It is this process.
   bool detached = false;            // Managed by the GCS.
+  uint8_t questions = 0;            // Detached: to it, since the actor was last known to live.
   ObjectEntry* creation = nullptr;  // The actor's creation object...
   bool held = false;  // ...has one use while calls are pending: they keep the actor alive.
 };
 
 class ActorSubmitter final : public TaskDispatcher {
  public:
+  // Who asks the GCS where an actor is hears of no change: after so long it asks again, then after
+  // twice as long each time.
+  static constexpr Nanos kFirstAskAgain = 4 * kMillisecond;
+
   ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
                  const BackPressure& limits);
 
@@ -83,6 +89,8 @@ class ActorSubmitter final : public TaskDispatcher {
   void Cancel(TaskRecord& task, bool recursive);
   // Asks again about actors that are waited for. Returns when it wants to be called next.
   Nanos Tick();
+  // The GCS was asked since the last call: Tick wants to be called within kFirstAskAgain.
+  bool TakeAsked() { return std::exchange(asked_, false); }
   size_t pending(const ActorClient& client) const {
     return client.queue.size + client.waiting.size + client.in_flight.size + client.undecided.size;
   }
@@ -138,6 +146,7 @@ class ActorSubmitter final : public TaskDispatcher {
   absl::btree_map<ActorId, std::unique_ptr<ActorClient>> clients_;
   absl::flat_hash_map<ProcessId, ActorClient*> by_process_;
   std::vector<ActorClient*> held_back_;
+  bool asked_ = false;  // The GCS, since the last TakeAsked.
 };
 
 }  // namespace sheaf

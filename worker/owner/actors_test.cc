@@ -209,6 +209,26 @@ SCENARIO("an actor whose constructor has not begun starts again without a restar
   CHECK(ObjectState{first.entry()->state} == ObjectState::kError);
 }
 
+SCENARIO("the GCS is asked about an actor that starts again and again, ever less often") {
+  ActorFixture f;
+  const ActorId id = ActorId::Make({1, 30}, 4);
+  const ObjectHandle actor(f.owner.references.Incoming({DetachedActorHandle(id), {}}));
+  int asked = 0;
+  f.owner.actors.set_ask_gcs([&](ActorId) { ++asked; });
+  const ObjectHandle call = f.Call(actor);
+  CHECK(asked == 1);
+  CHECK(f.owner.actors.TakeAsked());
+  f.clock.Advance(ActorSubmitter::kFirstAskAgain);
+  f.owner.actors.Tick();
+  CHECK(asked == 2);
+  for (Nanos passed = 0; passed < 10 * kSecond; passed += kMillisecond) {
+    f.clock.Advance(kMillisecond);
+    f.owner.actors.Tick();
+  }
+  CHECK(asked < 25);
+  CHECK(asked > 15);
+}
+
 SCENARIO("a constructor fails when nobody but pending calls holds the actor") {
   ActorFixture f;
   ObjectHandle actor = f.Create(f.Creation());

@@ -410,6 +410,14 @@ void TaskSubmitter::ReturnAll() {
   while (!by_worker_.empty()) Return(*by_worker_.begin()->second, true);
 }
 
+void TaskSubmitter::ReturnIdle() {
+  std::vector<OwnedLease*> idle;
+  for (const auto& [worker, lease] : by_worker_) {
+    if (lease->in_flight.empty()) idle.push_back(&*lease);
+  }
+  for (OwnedLease* lease : idle) Return(*lease, /*discard=*/false);
+}
+
 std::string TaskSubmitter::Words(const TaskRecord& task) const {
   switch (task.state) {
     case TaskState::kWaitingForArguments:

@@ -106,6 +106,9 @@ class TaskSubmitter final : public TaskDispatcher {
   bool TakeBegan() { return std::exchange(began_, false); }
   // Gives everything back (the process ends).
   void ReturnAll();
+  // The leases under which nothing runs, as this process ends: with its end the raylet kills who has
+  // a lease of it, though that may have begun something that others wait for.
+  void ReturnIdle();
 
   std::string Words(const TaskRecord& task) const;  // What a pending task waits for.
   size_t leases() const { return by_worker_.size(); }

@@ -56,6 +56,7 @@ void Raylet::OnGcsLink(bool up, uint64_t term) {
 
 void Raylet::OnDraining() {
   detached_.OnDraining();
+  pool_.Drain();
   groups_.OnRoom();  // Placement groups that were to come here go elsewhere.
 }
 

@@ -174,7 +174,8 @@ SCENARIO("a discarded worker with memory of its own lends its CPUs and keeps its
   node.Send(driver, FrameKind::kLeaseDemand, demand);
   node.Return(driver, grants[0].lease(), /*discard=*/true);
   CHECK(node.Received<proto::LeaseEnd>(worker, FrameKind::kLeaseEnd).size() == 1);
-  const ProcessId other = node.Driver();
+  const bool is_owner = GENERATE(false, true);
+  const ProcessId other = is_owner ? driver : node.Driver();
   node.Demand(other, 2, 1);
   node.Advance(kSecond);
   node.WorkersReady();

@@ -138,7 +138,8 @@ bool GcsSession::IsDrained() const {
   const NodeView* here = deps_.view.Find(deps_.view.local);
   return here->draining && deps_.queue.leases_out() == 0 && !deps_.node.HasEntrypoints() &&
          std::none_of(deps_.processes.begin(), deps_.processes.end(), [](const auto& entry) {
-           return entry.second.info.role == ProcessRole::kDriver;
+           // A worker without a lease is there for what it has begun elsewhere (WorkerPool::Drain).
+           return entry.second.info.role != ProcessRole::kTool;
          });
 }
 

@@ -58,6 +58,7 @@ absl::Status LeaseBroker::OnReturn(ProcessId owner, const Frame& frame) {
   end.set_lease(lease->number);
   SendMessage(To(worker), FrameKind::kLeaseEnd, end);
   if (discard && HoldsUntilExit(*lease)) {
+    deps_.queue.OnUnneeded(lease->number);
     deps_.queue.OnLeaving(lease->number, Now());
     deps_.pool.Retire(worker, kPatienceForHolders, kNoMoreUse);
     return absl::OkStatus();
@@ -77,6 +78,11 @@ void LeaseBroker::Take(const Lease& lease, ProcessId worker, bool discard) {
   revocations_.OnTaken(number, lease.demand.owner, worker);
   deps_.pool.SetShunned(worker, lease.demand.owner, true);
   deps_.queue.OnOwnerSilent(number);
+  if (discard && HoldsUntilExit(lease)) {
+    deps_.queue.OnLeaving(number, Now());
+    deps_.pool.Retire(worker, kPatienceForHolders, kNoMoreUse);
+    return;
+  }
   deps_.processes.at(worker).lease = 0;
   deps_.pool.OnReturned(worker, discard);
   Return(number);

@@ -146,7 +146,9 @@ void PlacementGroupCoordinator::OnRegistered(ProcessId creator, const GroupSpec&
   const bool removed =
       known != deps_.view.groups.end() && known->second.state == GroupPlacement::State::kRemoved;
   if (reply.error() != 0) return groups_.OnNeverMade(spec.id, reply.message());
-  const bool orphaned = !spec.detached && !deps_.deaths.IsReachable(creator);
+  const NodeJob* job = deps_.jobs.Find(deps_.jobs.OfDriver(creator));
+  const bool is_over = job == nullptr ? !deps_.processes.contains(creator) : job->ended;
+  const bool orphaned = !spec.detached && (is_over || !deps_.deaths.IsReachable(creator));
   if (removed || orphaned) {
     groups_.OnNeverMade(spec.id, "its creator is gone");
     // What was said of its end before may have come ahead of the registration.

@@ -84,6 +84,8 @@ SCENARIO("a node that drains asks for its leases, and says when nothing runs the
   CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).empty());
   CHECK_FALSE(drained());  // A driver runs there.
   node.Exit(driver, proto::Death::EXITED, 0);
+  CHECK_FALSE(drained());  // Workers may wait for what they have begun elsewhere.
+  node.ExitKilled();
   CHECK(drained());
 }
 

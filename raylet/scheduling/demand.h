@@ -83,7 +83,8 @@ struct Demand : lease_queue_internal::Hook<lease_queue_internal::OfClass>,
   DemandOwner* owner = nullptr;
   uint32_t wanted = 0;
   uint32_t held = 0;       // Leases of this node.
-  uint32_t revoked = 0;    // Of these, asked back.
+  uint32_t leaving = 0;    // Of these, whose workers end by themselves: no use to the owner.
+  uint32_t revoked = 0;    // Of the others, asked back.
   uint32_t spillback = 0;  // Leases that other nodes are asked for.
   uint32_t lending = 0;  // Of its leases those whose calls wait for admission and lend their CPUs.
   uint32_t hops = 0;
@@ -98,6 +99,7 @@ struct Demand : lease_queue_internal::Hook<lease_queue_internal::OfClass>,
   lease_queue_internal::List<GrantedLease, lease_queue_internal::OfDemand> leases;
 
   bool waiting() const { return WaitHook::is_linked(); }
+  uint32_t useful() const { return held - leaving; }
   // Whether it goes when nothing is wanted or held: its owner would say all of it again.
   bool ends_when_idle() const { return spec->actor || id.via != 0 || gone; }
   uint32_t missing() const {
@@ -105,7 +107,7 @@ struct Demand : lease_queue_internal::Hook<lease_queue_internal::OfClass>,
     // An owner without queued tasks wants what it holds, whatever this node thinks that to be: its
     // word and the other nodes' about returned leases cross. It speaks again when it needs more.
     if (backlog == 0 && id.via == 0 && !spec->actor) return 0;
-    const uint64_t have = uint64_t{held} + spillback;
+    const uint64_t have = uint64_t{useful()} + spillback;
     return wanted > have ? static_cast<uint32_t>(wanted - have) : 0;
   }
 };

@@ -90,7 +90,7 @@ bool DemandTable::Enqueue(Demand& demand, Nanos now) {
 
 void DemandTable::Append(Demand& demand) {
   SchedulingClass& cls = *demand.cls;
-  if (demand.held == 0) {
+  if (demand.useful() == 0) {
     // The first to starve may ask for more than the others could.
     cls.capacity->version += cls.starving.empty() ? 1 : 0;
     cls.starving.push_back(demand);
@@ -135,6 +135,7 @@ GrantedLease& DemandTable::AddLease(Demand& demand, Lease lease) {
 void DemandTable::EraseLease(GrantedLease& lease) {
   Demand& demand = *lease.granted_to;
   --demand.held;
+  demand.leaving -= lease.leaving ? 1 : 0;
   demand.revoked -= lease.revoked ? 1 : 0;
   leases_.erase(LeaseNumber{lease.number});
   if (!demand.leases.empty()) return;

@@ -102,7 +102,7 @@ Demand* LeaseQueue::AddDemand(const DemandId& id, const proto::LeaseDemand& mess
 
 void LeaseQueue::SetWanted(Demand& demand, uint32_t wanted, Nanos now) {
   demand.wanted = wanted;
-  const uint64_t have = uint64_t{demand.held} + demand.spillback;
+  const uint64_t have = uint64_t{demand.useful()} + demand.spillback;
   if (have > wanted)
     parts_->spillback.TakeBack(demand, std::min<uint64_t>(have - wanted, demand.spillback));
   if (demand.missing() > 0) {
@@ -134,8 +134,8 @@ void LeaseQueue::OnUnneeded(LeaseNumber number) {
   GrantedLease* lease = parts_->demands.FindLease(number);
   if (lease == nullptr || lease->revoked || lease->demand.via == 0) return;
   Demand& demand = *lease->granted_to;
-  if (demand.wanted < demand.held) return;
-  const uint32_t stays = demand.held - 1 + demand.spillback;
+  if (demand.wanted < demand.useful()) return;
+  const uint32_t stays = demand.useful() - 1 + demand.spillback;
   if (demand.wanted <= stays) return;
   demand.wanted = stays;
   parts_->demands.Dequeue(demand);
@@ -235,9 +235,16 @@ void LeaseQueue::OnUnblocked(LeaseNumber number, Nanos now) {
 
 void LeaseQueue::OnLeaving(LeaseNumber number, Nanos now) {
   GrantedLease* lease = parts_->demands.FindLease(number);
-  if (lease == nullptr) return;
+  if (lease == nullptr || lease->leaving) return;
+  Demand& demand = *lease->granted_to;
+  if (std::exchange(lease->revoked, false)) --demand.revoked;
   lease->leaving = true;
+  ++demand.leaving;
   OnBlocked(number, now);
+  if (demand.spec->actor) demand.wanted = 0;
+  if (demand.missing() == 0) return;
+  parts_->server.Enqueue(demand, now);
+  parts_->server.Serve(*demand.cls->capacity, now);
 }
 
 void LeaseQueue::LendDue(Nanos now) {

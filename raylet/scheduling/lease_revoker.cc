@@ -26,7 +26,7 @@ bool IsOnlyOneWaiting(const SchedulingClass& cls) {
 // Whether the owner of `lease`, which is asked back, will not want another one for it.
 bool IsMissedByNobody(const GrantedLease* lease) {
   const Demand& holder = *lease->granted_to;
-  return holder.backlog == 0 || holder.held - holder.revoked >= holder.wanted;
+  return holder.backlog == 0 || holder.useful() - holder.revoked >= holder.wanted;
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ void LeaseRevoker::AskForClass(SchedulingClass& cls, Resources* free, int* looke
   for (const auto* list : {&cls.starving, &cls.waiting}) {
     int in_vain = 0;
     for (const Demand& waiter : *list) {
-      uint32_t share = waiter.held - waiter.revoked;
+      uint32_t share = waiter.useful() - waiter.revoked;
       for (uint32_t missing = waiter.missing(); missing > 0; --missing, ++share) {
         if (++*looked > kWaitersLooked) return;
         if (AskFor(cls, &waiter, share, free, now)) continue;
@@ -173,7 +173,7 @@ GrantedLease* LeaseRevoker::ChooseVictim(Capacity& capacity, const Demand* waite
   GrantedLease* best = nullptr;
   std::pair<int, uint32_t> best_rank;
   for (Demand& holder : capacity.holders) {
-    const uint32_t has = holder.held - holder.revoked;
+    const uint32_t has = holder.useful() - holder.revoked;
     if (&holder == waiter || has == 0 || holder.spec->actor || holder.gone ||
         !missing.Overlaps(holder.spec->running)) {
       continue;

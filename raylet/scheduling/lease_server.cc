@@ -97,7 +97,7 @@ Demand& LeaseServer::HeadOf(SchedulingClass& cls) const {
   for (Demand& demand : cls.waiting) {
     if (++looked > kLooked) break;
     const bool has_less =
-        head == nullptr || demand.held - demand.revoked < head->held - head->revoked;
+        head == nullptr || demand.useful() - demand.revoked < head->useful() - head->revoked;
     if (has_less && !AwaitsLent(demand)) head = &demand;
   }
   return head != nullptr ? *head : cls.waiting.front();

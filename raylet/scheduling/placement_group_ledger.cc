@@ -143,7 +143,7 @@ bool PlacementGroupLedger::PrepareHere(Group& group) {
     if (!group.committed[i] && group.nodes[i] == view_.local) {
       ok = ledger_
                .Prepare({group.spec.id, static_cast<int32_t>(i)}, group.spec.bundles[i],
-                        group.creator)
+                        RayletOf(view_.local))
                .ok();
     }
   }

@@ -138,7 +138,7 @@ bool Spillback::BackIsDue(const Demand& demand, Nanos now) {
 }
 
 void Spillback::GiveBack(Demand& demand) {
-  demand.wanted = demand.held + demand.spillback;
+  demand.wanted = demand.useful() + demand.spillback;
   actions_.GiveBack(demand);
 }
 

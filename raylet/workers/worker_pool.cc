@@ -174,6 +174,19 @@ void WorkerPool::Retire(ProcessId process, Nanos patience, const std::string& re
   if (Dismiss(process, patience, reason)) leaving_.push_back({process, /*for_good=*/true, reason});
 }
 
+void WorkerPool::Drain() {
+  drains_ = true;
+  RetireIdle();
+}
+
+void WorkerPool::RetireIdle() {
+  std::vector<ProcessId> idle;
+  for (const auto& [process, worker] : workers_) {
+    if (worker.state == WorkerState::kIdle) idle.push_back(process);
+  }
+  for (const ProcessId process : idle) Retire(process, kForever, "its node drains");
+}
+
 void WorkerPool::OnStays(ProcessId process) {
   const auto it = workers_.find(process);
   if (it == workers_.end() || !std::exchange(it->second.is_asked, false)) return;
@@ -225,6 +238,7 @@ void WorkerPool::Tick() {
     }
   }
   StartMissing();
+  if (drains_) RetireIdle();
   Cull();
 }
 
@@ -340,7 +354,7 @@ bool WorkerPool::Assign(Pool& pool, const WorkerNeed& need) {
 }
 
 bool WorkerPool::KeepsSpares(const Pool& pool) const {
-  if (jobs_.size() > kJobsWithSpares) return false;
+  if (drains_ || jobs_.size() > kJobsWithSpares) return false;
   return pool.needed_at != 0 && clock_.Now() - pool.needed_at <= options_.ahead_for;
 }
 

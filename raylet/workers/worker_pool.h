@@ -119,6 +119,8 @@ class WorkerPool {
   // It gets no lease any more, and leaves once nothing that it has begun is left; it is killed if it
   // is there after `patience`.
   void Retire(ProcessId worker, Nanos patience, const std::string& reason);
+  // This node ends: workers are retired once they are idle, and none is started ahead.
+  void Drain();
   // It was asked to leave, and stays: it may be leased again.
   void OnStays(ProcessId worker);
   // It has said that it will end, or that it ends, and is killed if it is there kDeparture or
@@ -171,6 +173,7 @@ class WorkerPool {
   void FailNeeds(Pool& pool, ErrorKind kind, const std::string& reason);
   bool KeepsSpares(const Pool& pool) const;
   void Cull();
+  void RetireIdle();
 
   const WorkerPoolOptions options_;
   Clock& clock_;
@@ -181,6 +184,7 @@ class WorkerPool {
   absl::btree_set<JobNumber> jobs_;
   Key last_served_;  // By StartMissing.
   int starting_ = 0;
+  bool drains_ = false;
   std::vector<Assigned> assigned_;
   std::vector<Leaving> leaving_;
   std::vector<Failed> failed_;

@@ -249,6 +249,21 @@ SCENARIO("a worker that was asked to leave gets no lease before it has said that
   }
 }
 
+SCENARIO("the workers of a node that drains leave once they are free, and none is started ahead") {
+  PoolTest t;
+  t.pool.AddJob(kJob, "");
+  t.AllReady();
+  const ProcessId busy = t.Lease(1);
+  const size_t idle = static_cast<size_t>(t.pool.CountStates().idle);
+  t.pool.Drain();
+  CHECK(t.AskedToLeave().size() == idle);
+  t.pool.OnReturned(busy, false);
+  t.pool.Tick();
+  CHECK(t.AskedToLeave() == std::vector{busy});
+  CHECK(t.launcher.TakeStarted().empty());
+  CHECK(t.pool.CountStates().idle == 0);
+}
+
 SCENARIO("a worker that is retired gets no lease any more, and ends by itself") {
   PoolTest t;
   t.pool.AddJob(kJob, "");

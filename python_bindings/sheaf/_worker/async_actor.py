@@ -11,7 +11,6 @@ waited once is given one at once from then on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import inspect
 import selectors
@@ -289,14 +288,17 @@ async def _run(
 def _fail(execution: Any, error: BaseException) -> bool:
     """Ends a call by what it has raised; whether that is the end of the actor."""
     leaves = _ends_actor(error)
-    execution.fail(ActorExit() if isinstance(error, SystemExit) else error)
+    if leaves and _dying:
+        _held.append(execution)
+    else:
+        execution.fail(ActorExit() if isinstance(error, SystemExit) else error)
     return leaves
 
 
 def _ends_actor(error: BaseException) -> bool:
     """Whether what was raised is the end of the actor. It begins then."""
     if isinstance(error, SystemExit) and error.code != 0:
-        main.leave_process(error)
+        _begin_to_die(error)
     leaves = isinstance(error, (ActorExit, SystemExit))
     if leaves:
         _begin_to_leave()
@@ -310,8 +312,25 @@ def _forget(task: bytes) -> None:
 
 
 _LEAVING_S = 300.0  # For the calls that it has made.
-_LOOP_WAIT_S = 5.0  # For an event loop that is busy.
+_held: list[Any] = []  # Calls that the end of the process answers.
 _leaving = False
+
+
+_dying = False
+
+
+def _begin_to_die(error: BaseException) -> None:
+    """As _begin_to_leave, for an end that counts as a death."""
+    global _dying, _leaving
+    if _dying:
+        return
+    _dying = _leaving = True
+    try:
+        threading.Thread(
+            target=main.leave_process, args=(error,), name="sheaf-leave", daemon=True
+        ).start()
+    except RuntimeError:
+        main.leave_process(error)
 
 
 def _begin_to_leave() -> None:
@@ -327,28 +346,8 @@ def _begin_to_leave() -> None:
 
 
 def _leave() -> None:
-    _core.exit_actor(_LEAVING_S, _run_exit_functions)
-
-
-def _run_exit_functions() -> None:
-    """On the thread of the event loop, as all code of the actor; on this one when the loop does not
-    come to it."""
-    claim = threading.Lock()
-    done = threading.Event()
-
-    def run() -> None:
-        if claim.acquire(blocking=False):
-            try:
-                main.run_exit_functions()
-            finally:
-                done.set()
-
-    loop = _group_loops.get("") or _the_loop()
-    with contextlib.suppress(RuntimeError):  # It was closed.
-        loop.call_soon_threadsafe(run)
-    if not done.wait(_LOOP_WAIT_S):
-        run()
-        done.wait()
+    # Beside the loop: what they start on it, and wait for, comes to its end.
+    _core.exit_actor(_LEAVING_S, main.run_exit_functions)
 
 
 async def _send_items(execution: Any, result: Any) -> None:

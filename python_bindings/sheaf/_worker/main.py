@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import random
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -17,7 +19,10 @@ from sheaf._worker import functions
 
 _IMPORT = "<frozen importlib._bootstrap>"  # The file of the frames of an import.
 _LONGEST_IMPORT_S = 30.0  # One that takes longer may be a program that runs: it is broken off.
-_LAST_CALLS_S = 30.0  # For calls that a process has made that ends by sys.exit(1).
+# Of an actor's process that ends by sys.exit(1): for exit functions, then for the calls that it made.
+_LAST_STEPS_S = 35.0
+_LAST_CALLS_S = 30.0
+_exit_lock = threading.RLock()
 _import_waits = 0.0, -_LONGEST_IMPORT_S  # When an import was first and last let go on.
 
 
@@ -124,7 +129,7 @@ def leave_process(error: BaseException | None) -> None:
             status = 1
     finally:
         if os.getpid() == actor_class.runs_in:  # A child that user code has forked has no calls.
-            _core.end_calls(_LAST_CALLS_S, run_exit_functions)
+            _core.end_calls(_LAST_CALLS_S, lambda: run_exit_functions(_LAST_STEPS_S))
         _leave(status)
 
 
@@ -136,12 +141,25 @@ def _leave(status: int) -> None:
         os._exit(status)
 
 
-def run_exit_functions() -> None:
+def run_exit_functions(limit_s: float = 300.0) -> None:
     """The actor's own __ray_shutdown__, and what user code registered with atexit, once; an actor
-    that asks for its end is killed afterwards."""
-    actor, actor_class.running = actor_class.running, None
-    # A child that user code has forked is not the actor.
-    if hasattr(type(actor), "__ray_shutdown__") and os.getpid() == actor_class.runs_in:
+    that asks for its end is killed afterwards. One that has not ended after `limit_s` is given up,
+    and the process ends."""
+    if os.getpid() != actor_class.runs_in:  # A child that user code has forked is not the actor.
+        _run_exit_functions(None)
+        return
+    with _exit_lock:  # Another thread, which ends the process as well, waits for them.
+        bound = threading.Timer(limit_s, _give_up, (limit_s,))
+        bound.daemon = True
+        with contextlib.suppress(RuntimeError):  # There are too many threads.
+            bound.start()
+        actor, actor_class.running = actor_class.running, None
+        _run_exit_functions(actor)
+        bound.cancel()
+
+
+def _run_exit_functions(actor: Any) -> None:
+    if hasattr(type(actor), "__ray_shutdown__"):
         try:
             actor.__ray_shutdown__()
         except BaseException:  # Of the user's, sys.exit too: the others run all the same.
@@ -149,3 +167,8 @@ def run_exit_functions() -> None:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def _give_up(limit_s: float) -> None:
+    print(f"sheaf: exit functions did not end within {limit_s:g} s", file=sys.stderr, flush=True)
+    os._exit(1)

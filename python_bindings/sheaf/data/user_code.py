@@ -137,8 +137,12 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _drained(source: Any) -> list[Any]:
-    return [value async for value in source]
+async def _drained(source: Any, take: Callable[[list[Any]], Any]) -> list[Any]:
+    return [take([value]) async for value in source]
+
+
+async def _taken(result: Any, take: Callable[[list[Any]], Any]) -> Any:
+    return take([await result])
 
 
 def results(
@@ -146,6 +150,7 @@ def results(
     values: Iterator[Any],
     operator: str,
     row_of: Callable[[Any], Any] = lambda value: value,
+    take: Callable[[Any, list[Any]], Any] = lambda value, box: box[0],
 ) -> Iterator[Any]:
     """What the function gives for each of these, in order. Coroutines run together, 16 at a time.
 
@@ -156,6 +161,8 @@ def results(
         values: what it is called with.
         operator: its name, for errors.
         row_of: gives one row of a value, for errors.
+        take: is called with a value and a list of what the function gave for it, before the
+            function is called again; gives what is yielded.
 
     Yields:
         One result per value.
@@ -167,15 +174,19 @@ def results(
     try:
         for value in values:
             try:
-                result = fn(value)
+                box = [fn(value)]
+                if inspect.isasyncgen(box[0]):
+                    box[0] = _drained(box[0], functools.partial(take, value))
+                elif inspect.iscoroutine(box[0]):
+                    box[0] = _taken(box[0], functools.partial(take, value))
+                else:
+                    box[0] = take(value, box)
             except Exception as error:
                 raise user_error(operator, error, row_of(value)) from error
-            if inspect.isasyncgen(result):
-                result = _drained(result)
-            if not inspect.iscoroutine(result):
-                yield result
+            if not inspect.iscoroutine(box[0]):
+                yield box.pop()
                 continue
-            pending.append((value, _loop().create_task(result)))
+            pending.append((value, _loop().create_task(box.pop())))
             if len(pending) >= _ASYNC_AT_ONCE:
                 yield _awaited(pending, operator, row_of)
         while pending:

@@ -10,6 +10,7 @@ its schema where the schema of the result follows from it.
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from sheaf.data import block as blocks
 from sheaf.data.task_context import TaskContext
+from sheaf.data.taken import take_batch
 from sheaf.data.transforms.columns import (
     count_rows,
     drop,
@@ -106,8 +108,9 @@ def read(read_task: Any) -> Transform:
 
 
 def _read(read_task: Any, tables: Iterator[Any]) -> Iterator[Any]:
-    for made in read_task():
-        yield blocks.batch_to_table(made)
+    made = iter(read_task())
+    while box := list(itertools.islice(made, 1)):
+        yield box[0] if isinstance(box[0], pa.Table) else take_batch(box)
 
 
 def write(datasink: Any, context: TaskContext | None = None) -> Transform:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
 import pyarrow as pa  # noqa: E402
-from sheaf import cloudpickle  # noqa: E402
+from sheaf import cloudpickle, data  # noqa: E402
 from sheaf.data import block, transforms  # noqa: E402
 from sheaf.data.expressions import col, udf  # noqa: E402
 from sheaf.data.taken import take_batch, take_row  # noqa: E402
@@ -260,3 +260,20 @@ def test_a_function_finds_its_own_objects_unchanged():
     held = {"x": [np.zeros(2)]}
     taken = take_row([held])
     assert held["x"][0] is not taken["x"][0] and taken["x"][0].tolist() == [0, 0]
+
+
+def test_small_datasets_of_arrays_that_change_afterwards():
+    count = 4
+    pandas = pytest.importorskip("pandas", reason="not installed: pip install pandas")
+    array = np.ones(count)
+    frame = pandas.DataFrame({"data": np.ones(count)})
+    made = [
+        data.from_numpy(array),
+        data.from_arrow(pa.table({"data": pa.array(array)})),
+        data.from_blocks([{"data": array}]),
+        data.from_pandas(frame),
+    ]
+    array[:] = 0
+    frame.iloc[:, 0] = 0.0
+    for dataset in made:
+        assert [row["data"] for row in dataset.take_all()] == [1] * count

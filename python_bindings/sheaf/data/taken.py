@@ -179,7 +179,7 @@ def _own_value(container: Any, key: Any, held: bool) -> Any:
         return {name: _own_value(value, name, held) for name in value}
     if kind.__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
         return value.detach().clone()
-    if not held:
+    if not held and not isinstance(value, np.ndarray):
         return value
     try:
         return copy.deepcopy(value)

@@ -161,6 +161,7 @@ def set_nested(value, number):
     ("value", "change"),
     [
         (np.zeros(2), set_array),
+        (np.ma.masked_array(np.zeros(2), [False, True]), set_first),
         ([0], set_first),
         ([{"a": [0]}], set_nested),
         ([{"a": np.zeros(2)}], set_nested),

@@ -128,7 +128,9 @@ def _unmasked(values: Sequence[Any]) -> list[Any]:
     arrays = [one for one in values if _is_masked(type(one)) and one.ndim]
     if any(np.ma.is_masked(one) for one in arrays):
         values = [one.tolist() if isinstance(one, np.ndarray) else one for one in values]
-    plain = [one.data if _is_masked(type(one)) and one is not np.ma.masked else one for one in values]
+    plain = [
+        one.data if _is_masked(type(one)) and one is not np.ma.masked else one for one in values
+    ]
     return [None if one is np.ma.masked else one for one in plain]
 
 

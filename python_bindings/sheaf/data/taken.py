@@ -92,10 +92,9 @@ def own_column(batch: Any, key: Any, held: bool = False) -> Any:
         return column.copy()
     if library == "torch" and getattr(column, "is_cpu", False):
         return column.detach().clone()
-    if hasattr(column, "__array__"):
-        if library not in ("polars", "pyarrow", "torch") and not isinstance(column, np.generic):
-            return _own_array(np.asarray(column), True)
-    return column
+    if library in ("polars", "pyarrow", "torch") or isinstance(column, np.generic):
+        return column
+    return _own_array(np.asarray(column), True) if hasattr(column, "__array__") else column
 
 
 def _own_array(array: Any, held: bool) -> Any:
@@ -104,9 +103,13 @@ def _own_array(array: Any, held: bool) -> Any:
     while isinstance(root.base, np.ndarray):
         held = held or sys.getrefcount(root.base) > _ONE
         root = root.base
-    if root.base is not None:  # Memory of others: of a block, if it must not be written.
-        return array.copy() if array.flags.writeable else array
+    if root.base is not None:  # Memory of others.
+        held = array.flags.writeable or not _is_a_block_s(root.base)
     return array.copy() if held else array
+
+
+def _is_a_block_s(memory: Any) -> bool:
+    return type(memory) is bytes or type(memory).__module__.partition(".")[0] == "pyarrow"
 
 
 def own_table(table: Any, given: Any = None) -> Any:
@@ -179,8 +182,6 @@ def _own_value(container: Any, key: Any, held: bool) -> Any:
         return {name: _own_value(value, name, held) for name in value}
     if kind.__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
         return value.detach().clone()
-    if not held and not isinstance(value, np.ndarray):
-        return value
     try:
         return copy.deepcopy(value)
     except Exception:  # What cannot be copied cannot be pickled either, which will be said.

@@ -3,6 +3,7 @@
 it was given. What nobody else holds is not copied."""
 
 import asyncio
+import itertools
 import pickle
 
 import numpy as np
@@ -75,6 +76,37 @@ def test_a_read_only_view_of_an_array_that_is_filled_again():
     assert firsts(transforms.map_batches(fill, batch_size=1)) == list(range(COUNT))
 
 
+def test_read_only_memory_that_is_no_blocks():
+    out = np.zeros(1)
+
+    def fill(batch):
+        out[:] = batch["id"]
+        return {"x": np.lib.stride_tricks.as_strided(out, writeable=False)}
+
+    assert firsts(transforms.map_batches(fill, batch_size=1)) == list(range(COUNT))
+
+
+class Holder:
+    def __init__(self, value):
+        self.value = value
+
+
+def test_objects_of_rows_that_hold_one_array():
+    out = np.zeros(1)
+
+    def fill(row):
+        out[:] = row["id"]
+        return {"x": Holder(out)}
+
+    table = pa.table({"id": np.arange(COUNT)})
+    made = [
+        row
+        for part in transforms.map_rows(fill)(iter([table]))
+        for row in block.table_to_rows(part)
+    ]
+    assert [row["x"].value[0] for row in made] == list(range(COUNT))
+
+
 @pytest.mark.parametrize("make", ["generator", "iterator", "list", "coroutine", "async generator"])
 def test_one_array_for_all_batches_that_are(make):
     out = np.zeros((1, 2))
@@ -97,7 +129,7 @@ def test_one_array_for_all_batches_that_are(make):
 
     fn = {
         "generator": several,
-        "iterator": lambda batch: map(lambda one: one, several(batch)),
+        "iterator": lambda batch: itertools.chain(several(batch)),
         "list": lambda batch: list(several(batch)),
         "coroutine": later,
         "async generator": several_later,

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from sheaf.data import block as blocks
-from sheaf.data.task_context import TaskContext
 from sheaf.data.taken import take_batch
+from sheaf.data.task_context import TaskContext
 from sheaf.data.transforms.columns import (
     count_rows,
     drop,

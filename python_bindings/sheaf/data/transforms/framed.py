@@ -98,7 +98,8 @@ class Joined:
         self._rows, self._since = 0, 0.0
 
     def add(self, batch: Any) -> Iterator[Any]:
-        """Takes what a function gave, which nobody changes any more, and gives the tables that are ready, in order."""
+        """Takes what a function gave, which nobody changes any more, and gives the tables that are
+        ready, in order."""
         kind = _kind_of(batch)
         if self._frames and kind != self._kind:
             yield self._table()

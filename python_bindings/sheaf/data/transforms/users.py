@@ -224,9 +224,12 @@ def _map_batches(
         for last[0] in rebatch(tables, batch_size):
             yield last[0]
 
-    def first_row(table: Any) -> Any:
-        table = table.table if isinstance(table, Framed) else table
-        return next(blocks.table_to_rows(blocks.slice_rows(table, 0, 1), exact=False), None)
+    def table_of(given: Any) -> Any:
+        return given.table if isinstance(given, Framed) else given
+
+    def first_row(given: Any) -> Any:
+        part = blocks.slice_rows(table_of(given), 0, 1)
+        return next(blocks.table_to_rows(part, exact=False), None)
 
     joined = Joined()
     for result in results(made, remembered(), name, first_row, _take_batch):
@@ -240,7 +243,7 @@ def _map_batches(
                 continue
             batches = iter(result)
             while box := list(itertools.islice(batches, 1)):
-                yield box[0] if isinstance(result, list) else take_batch(box)
+                yield box[0] if isinstance(result, list) else take_batch(box, 0, table_of(last[0]))
         except GeneratorExit:
             raise
         except Exception as error:  # Of the user's generator, or of what it gave.
@@ -269,11 +272,13 @@ def _take_batch(table: Any, box: list[Any]) -> Any:
     """What map_batches' function gives; generators are left to who iterates."""
     if inspect.isgenerator(box[0]) or isinstance(box[0], Iterator):
         return box[0]
+    given = table.table if isinstance(table, Framed) else table
     if isinstance(box[0], list):
-        return [take_batch(box[0], at, table) for at in range(len(box[0]))]
-    if isinstance(table, Framed):
-        return own_frame(box[0])
-    return take_batch(box, 0, table)
+        return [take_batch(box[0], at, given) for at in range(len(box[0]))]
+    if isinstance(table, Framed):  # Frames are joined.
+        frame = own_frame(box[0])
+        return take_batch(box, 0, given) if frame is box[0] else frame
+    return take_batch(box, 0, given)
 
 
 def _parts(tables: Iterator[Any], keep_empty: bool = False) -> Iterator[Any]:

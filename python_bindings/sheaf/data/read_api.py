@@ -16,8 +16,8 @@ from sheaf.data.dataset import Dataset, MaterializedDataset, materialized
 from sheaf.data.datasource.in_memory import RangeDatasource
 from sheaf.data.operators import Bundle
 from sheaf.data.read_plan import local_cpus, parallelism
-from sheaf.data.taken import own_table
 from sheaf.data.tasks import Header
+from sheaf.data.user_code import own_table
 
 _PUT_BYTES = 64 << 10  # A larger block lies in the store, once, and not in the plan.
 

@@ -15,7 +15,7 @@ import pyarrow as pa  # noqa: E402
 from sheaf import cloudpickle, data  # noqa: E402
 from sheaf.data import block, transforms  # noqa: E402
 from sheaf.data.expressions import col, udf  # noqa: E402
-from sheaf.data.taken import take_batch, take_row  # noqa: E402
+from sheaf.data.user_code import take_batch, take_row  # noqa: E402
 
 COUNT = 6
 

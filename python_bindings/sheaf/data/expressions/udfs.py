@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from sheaf.data.columns import column_of, column_to_numpy
 from sheaf.data.expressions.expression import Expr, expression_of
-from sheaf.data.taken import own_column
-from sheaf.data.user_code import ClassUdf, bound, operator_name, user_error
+from sheaf.data.user_code import ClassUdf, bound, operator_name, own_column, user_error
 
 __all__ = ["pyarrow_udf", "udf"]
 

@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 
 from sheaf.data import block as blocks
-from sheaf.data.taken import take_batch
 from sheaf.data.task_context import TaskContext
 from sheaf.data.transforms.columns import (
     count_rows,
@@ -30,7 +29,7 @@ from sheaf.data.transforms.columns import (
     with_columns,
 )
 from sheaf.data.transforms.users import Transform, filter_rows, flat_map, map_batches, map_rows
-from sheaf.data.user_code import ClassUdf
+from sheaf.data.user_code import ClassUdf, take_batch
 
 __all__ = [
     "ClassUdf",

@@ -15,9 +15,17 @@ import pyarrow as pa
 from sheaf.data import block as blocks
 from sheaf.data.batches import check_batch_size, rebatch
 from sheaf.data.errors import BatchError, DataError, shown
-from sheaf.data.taken import own_frame, take_batch, take_row
 from sheaf.data.transforms.framed import Framed, Joined
-from sheaf.data.user_code import bound, is_async, operator_name, results, user_error
+from sheaf.data.user_code import (
+    bound,
+    is_async,
+    operator_name,
+    own_frame,
+    results,
+    take_batch,
+    take_row,
+    user_error,
+)
 
 Transform = Callable[[Iterator[Any]], Iterator[Any]]
 _ROWS_AT_ONCE = 16384  # Of a row function's results, as Python values.

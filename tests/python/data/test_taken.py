@@ -24,7 +24,8 @@ def firsts(transform):
     """The first number in column "x" of each row."""
     table = pa.table({"id": np.arange(COUNT)})
     transform = pickle.loads(cloudpickle.dumps(transform))
-    made = [row for part in transform(iter([table])) for row in block.table_to_rows(part)]
+    parts = list(transform(iter([table])))
+    made = [row for part in parts for row in block.table_to_rows(part)]
 
     def first(value):
         while not np.isscalar(value):

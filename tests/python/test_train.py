@@ -468,6 +468,24 @@ class Recorder(train.UserCallback):
         self.said.append(("end", result.error))
 
 
+def report_one_dict(config):
+    values = {"nested": {"step": 0}, "array": np.zeros(1)}
+    for step in range(5):
+        values["nested"]["step"] = values["array"][0] = step
+        train.report(values)
+
+
+def test_a_report_is_what_it_was_though_its_objects_are_used_again(node, tmp_path):
+    made = train.DataParallelTrainer(
+        report_one_dict,
+        scaling_config=train.ScalingConfig(num_workers=1),
+        run_config=train.RunConfig(name="r", storage_path=str(tmp_path)),
+    )
+    history = made.fit().metrics_history
+    assert [row["nested"]["step"] for row in history] == list(range(5))
+    assert [row["array"][0] for row in history] == list(range(5))
+
+
 def test_callbacks_hear_what_happens(node, tmp_path):
     recorder = Recorder()
     made = trainer(tmp_path, workers=2, max_failures=1, steps=3, every=2, fail=[(0, 0, 2, "raise")])

@@ -4,6 +4,7 @@ whichever of the two it is. Outside of both all functions raise RuntimeError."""
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -29,6 +30,21 @@ class _Session(Protocol):
 
     def dataset_shard(self, name: str) -> Any:
         """The part of a dataset that belongs here."""
+
+
+def snapshot(value: Any) -> Any:
+    """What is reported, as it is now: who reported it goes on to change it. Scalars of NumPy and
+    torch become numbers: nobody shall need these packages to read them."""
+    if type(value) in (int, float, str, bool, type(None)):
+        return value
+    if type(value) is dict:
+        return {name: snapshot(one) for name, one in value.items()}
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # What cannot be copied is what it will be when it is sent.
+        return value
 
 
 _session: _Session | None = None  # Of this process, of all its threads.

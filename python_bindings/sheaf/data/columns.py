@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import collections
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sheaf.data import arrow_types
 from sheaf.data.errors import BatchError, SchemaMismatchError, shown
@@ -76,6 +78,11 @@ def _of_ndarray(name: str, array: Any) -> Any:
             f"column '{name}' is the scalar {shown(array.item())}: want an array with one element "
             "per row"
         )
+    if _is_masked(type(array)):
+        mask = np.ma.getmaskarray(array)
+        if mask.any():
+            return _of_masked(name, array, mask)
+        array = array.data
     dtype = array.dtype
     if dtype.kind == "O":
         return _of_values(name, array.tolist() if array.ndim > 1 else list(array))
@@ -98,6 +105,35 @@ def _of_ndarray(name: str, array: Any) -> Any:
         return _objects(name, list(array))
 
 
+def _is_masked(kind: type) -> bool:
+    """Whether a type is numpy.ma's, which is not imported for that."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and issubclass(kind, masked.MaskedArray)
+
+
+def _of_masked(name: str, array: Any, mask: Any) -> Any:
+    """What is masked is NULL. Tensors have no NULLs: they become lists."""
+    if array.ndim == 1 and array.dtype.kind not in "OV":
+        return pc.if_else(pa.array(~mask), _of_ndarray(name, array.data), None)
+    if array.dtype.kind not in "biuf":
+        return _of_values(name, array.tolist())
+    kind = pa.from_numpy_dtype(array.dtype.newbyteorder("="))
+    for _ in range(array.ndim - 1):
+        kind = pa.list_(kind)
+    return pa.array(array.tolist(), kind)
+
+
+def _unmasked(values: Sequence[Any]) -> list[Any]:
+    """Values without masks. Where there are masked elements, all arrays become lists."""
+    arrays = [one for one in values if _is_masked(type(one)) and one.ndim]
+    if any(np.ma.is_masked(one) for one in arrays):
+        values = [one.tolist() if isinstance(one, np.ndarray) else one for one in values]
+    plain = [
+        one.data if _is_masked(type(one)) and one is not np.ma.masked else one for one in values
+    ]
+    return [None if one is np.ma.masked else one for one in plain]
+
+
 def _first(values: Sequence[Any]) -> Any:
     return next((value for value in values if value is not None), None)
 
@@ -115,6 +151,8 @@ def _is_array(value: Any) -> bool:
 
 
 def _of_values(name: str, values: Sequence[Any]) -> Any:
+    if any(map(_is_masked, set(map(type, values)))):
+        values = _unmasked(values)
     if _is_array(_first(values)):
         try:
             arrays = [value if value is None else _as_array(value) for value in values]

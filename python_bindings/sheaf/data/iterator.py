@@ -16,6 +16,7 @@ from sheaf.data.methods.arguments import suggesting
 from sheaf.data.methods.frameworks import Frameworks
 from sheaf.data.operators import Bundle
 
+_SLICE_S = 0.05  # A thread that waits hears of exceptions that others set for it in between.
 _AHEAD = 2  # Blocks that are fetched in front of the one in use.
 
 
@@ -294,10 +295,13 @@ def _ahead(source: Iterator[Any], count: int) -> Iterator[Any]:
             put("error", error)
 
     thread = threading.Thread(target=run, name="sheaf-batches", daemon=True)
-    thread.start()
     try:
+        thread.start()
         while True:
-            kind, value = ready.get()
+            try:
+                kind, value = ready.get(timeout=_SLICE_S)
+            except queue.Empty:
+                continue
             if kind == "end":
                 return
             if kind == "error":

@@ -17,6 +17,7 @@ from sheaf.data.datasource.in_memory import RangeDatasource
 from sheaf.data.operators import Bundle
 from sheaf.data.read_plan import local_cpus, parallelism
 from sheaf.data.tasks import Header
+from sheaf.data.user_code import own_table
 
 _PUT_BYTES = 64 << 10  # A larger block lies in the store, once, and not in the plan.
 
@@ -34,6 +35,7 @@ def _bundle(table: Any) -> Bundle:
     if size > _PUT_BYTES and not sheaf.is_initialized():
         sheaf.init()
     if size <= _PUT_BYTES:
+        table = own_table(table)  # Its memory may be the caller's, who goes on to change it.
         return Bundle(table, 0, table.num_rows, size, header)
     block = sheaf.put(table)
     return Bundle(block, 0, table.num_rows, size, header, sources=block)

@@ -390,13 +390,8 @@ def report(
             "folder, not beginning with '.'"
         )
     session.current().report(
-        {name: _plain(value) for name, value in metrics.items()},
+        {name: session.snapshot(value) for name, value in metrics.items()},
         checkpoint,
         checkpoint_dir_name,
         delete_local_checkpoint_after_upload,
     )
-
-
-def _plain(value: Any) -> Any:
-    """Scalars of NumPy and torch as Python's: nobody shall need these packages to read them."""
-    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value

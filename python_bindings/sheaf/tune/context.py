@@ -117,12 +117,5 @@ def report(
         raise TypeError(f"checkpoint={checkpoint!r}: want Checkpoint.from_directory(folder)")
     said = {**(metrics or {}), **more}
     session.current().report(
-        {name: plain_number(value) for name, value in said.items()}, checkpoint, None, False
+        {name: session.snapshot(value) for name, value in said.items()}, checkpoint, None, False
     )
-
-
-def plain_number(value: Any) -> Any:
-    """Scalars of NumPy and torch as Python's: nobody shall need these packages to read them."""
-    if type(value) in (int, float, str, bool, dict):
-        return value
-    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value

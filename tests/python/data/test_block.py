@@ -170,6 +170,39 @@ def test_pandas_keeps_tensors_and_objects():
     assert same(back["t"][0], np.ones((2, 2))) and back["0"][1] == Thing(2)
 
 
+def masked(values, mask, **options):
+    return np.ma.masked_array(values, mask, **options)
+
+
+@pytest.mark.parametrize(
+    ("array", "want", "kind"),
+    [
+        (masked([1, 2], [0, 1], dtype="i2"), [1, None], pa.int16()),
+        (masked([1.5, np.nan], [1, 0]), [None, np.nan], pa.float64()),
+        (masked(["a", "b"], [0, 1]), ["a", None], pa.string()),
+        (masked([True, False], [1, 0]), [None, False], pa.bool_()),
+        (masked(np.array([{"a": 1}, {}]), [0, 1]), [{"a": 1}, None], pa.struct({"a": pa.int64()})),
+        (masked(np.array([0, 1], "M8[s]"), [1, 1]), [None, None], pa.timestamp("s")),
+        (masked([[1, 2], [3, 4]], [[0, 1], [0, 0]], dtype="f4"), [[1, None], [3, 4]], None),
+    ],
+)
+def test_what_a_mask_hides_is_null(array, want, kind):
+    column = column_of("x", array)
+    assert column.type == (kind or pa.list_(pa.float32()))
+    assert repr(column.to_pylist()) == repr(pa.array(want, column.type).to_pylist())
+
+
+def test_masked_values_of_rows_are_null():
+    rows = [{"x": masked([1, 2], [0, 1]), "y": np.ma.masked}, {"x": np.array([3, 4]), "y": 1}]
+    assert round_trip(rows) == [{"x": [1, None], "y": None}, {"x": [3, 4], "y": 1}]
+
+
+def test_arrays_with_masks_that_hide_nothing_are_as_others():
+    (back,) = round_trip([{"x": masked([1, 2], [0, 0])}])
+    assert type(back["x"]) is np.ndarray and back["x"].tolist() == [1, 2]
+    assert column_of("x", masked(np.ones((2, 3)), False)).type.shape == [3]
+
+
 @pytest.mark.parametrize(
     "batch, said",
     [

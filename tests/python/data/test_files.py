@@ -137,18 +137,37 @@ def test_parquet_there_and_back(tmp_path):
     assert len(source.input_files()) == 2
 
 
-def test_parquet_keeps_tensors_and_never_unpickles(tmp_path):
-    class Thing:
-        pass
+class Thing:
+    pass
 
+
+def test_parquet_keeps_tensors_and_never_unpickles(tmp_path):
     table = block.rows_to_table(
         [{"t": np.full((2, 2), n), "v": np.ones(n), "o": Thing()} for n in (1, 2)]
     )
-    write(ParquetDatasink(str(tmp_path)), [table])
+    pq.write_table(table, tmp_path / "a.parquet")
     source = ParquetDatasource(str(tmp_path))
     back = rows(source)
     assert back[1]["t"].tolist() == [[2, 2], [2, 2]] and back[1]["v"].tolist() == [1, 1]
     assert isinstance(back[0]["o"], bytes) and source.schema().field("o").type == pa.large_binary()
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ([Thing(), Thing()], "column 'x' holds objects of Python, .*: leave it out by drop_col"),
+        (np.zeros((2, 3, 0)), r"column 'x' holds tensors of shape \(3, 0\).*drop_columns"),
+        (pa.array([[], []], pa.list_(pa.int64(), 0)), "the fixed size 0: cast it to list<"),
+        (
+            pa.array([{"a": []}] * 2, pa.struct({"a": pa.list_(pa.int8(), 0)})),
+            "column 'x' .*fixed size 0",
+        ),
+    ],
+)
+def test_what_nobody_could_read_is_not_written_to_parquet(tmp_path, column, said):
+    table = block.batch_to_table({"x": column})
+    with pytest.raises(errors.BatchError, match=said):
+        write(ParquetDatasink(str(tmp_path)), [table])
 
 
 def test_parquet_tasks_are_ranges_of_row_groups(tmp_path):
@@ -301,6 +320,15 @@ def test_json_there_and_back(tmp_path):
 def test_forms_of_json(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     assert rows(JSONDatasource(str(tmp_path))) == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_json_end_at_newlines_alone(tmp_path, end):
+    """Also where Arrow does not read them, as values are of several kinds."""
+    made = [{"x": "a\u2028b\u2029c\x85d", "y": [1]}, {"x": "", "y": {"z": 1}}]
+    lines = (json.dumps(row, ensure_ascii=False) + end for row in made)
+    (tmp_path / "a.json").write_bytes("".join(lines).encode())
+    assert rows(JSONDatasource(str(tmp_path))) == made
 
 
 def test_bad_json_names_file_and_line(tmp_path):

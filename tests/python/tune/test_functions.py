@@ -54,6 +54,40 @@ def test_a_function_may_return_nothing_a_number_or_a_dict(output, tmp_path):
         assert grid[0].metrics.get("_metric", 2) == 2
 
 
+def reports(config):
+    values = {"step": 0, "nested": {"step": 0}, "array": np.zeros(1)}
+    for step in range(5):
+        values["step"] = values["nested"]["step"] = step
+        values["array"][0] = step
+        tune.report(values)
+
+
+def yields_one_dict(config):
+    values = {"step": 0, "nested": {"step": 0}, "array": np.zeros(1)}
+    for step in range(5):
+        values["step"] = values["nested"]["step"] = step
+        values["array"][0] = step
+        yield values
+
+
+class Steps(tune.Trainable):
+    def setup(self, config):
+        self.values = {"nested": {"step": -1}, "array": np.full(1, -1.0)}
+
+    def step(self):
+        self.values["nested"]["step"] += 1
+        self.values["array"] += 1
+        return self.values
+
+
+@pytest.mark.parametrize("trainable", [reports, yields_one_dict, Steps])
+def test_a_report_is_what_it_was_though_its_objects_are_used_again(trainable, tmp_path):
+    grid = fit(trainable, tmp_path, run={"stop": {"training_iteration": 5}})
+    history = grid[0].metrics_history
+    assert [row["nested"]["step"] for row in history] == list(range(5))
+    assert [row["array"][0] for row in history] == list(range(5))
+
+
 async def coroutine(config):
     return {"v": 1}
 

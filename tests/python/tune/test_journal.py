@@ -4,8 +4,10 @@
 import errno
 import os
 import random
+import threading
 
 import pytest
+from conftest import wait_until
 from sheaf.tune.execution import journal
 from sheaf.tune.execution.journal import Journal, encode_line, read_records
 from sheaf.tune.execution.trial_records import pack, unpack
@@ -100,3 +102,17 @@ def test_values_come_back_as_they_were(value):
 
     back = unpack(json.loads(json.dumps(pack(value))))
     assert back == value and type(back) is type(value)
+
+
+def test_a_journal_whose_owner_is_interrupted_before_it_has_it_is_closed(tmp_path):
+    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    class Interrupted(Journal):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted(str(tmp_path / "journal"), lambda: None)
+    wait_until(lambda: threading.active_count() == threads, "the thread goes on")
+    assert len(os.listdir("/proc/self/fd")) == files

@@ -257,7 +257,7 @@ def _json_rows(text: str, path: str) -> Iterator[Any]:
     else:
         yield from whole if isinstance(whole, list) else [whole]
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):  # Not at U+2028 and others.
         if not line.strip():
             continue
         try:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sheaf.data.aggregates.groups import Groups
 from sheaf.data.aggregates.keys import movable
+from sheaf.data.arrow_types import PickledObjectType, tensor_shape
 from sheaf.data.block import BlockAccessor, combine, slice_rows, table_to_rows
 from sheaf.data.columns import column_to_numpy
 from sheaf.data.datasource.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
@@ -65,6 +66,8 @@ class ParquetDatasink(BlockBasedFileDatasink):
         table = block.to_arrow()
         metadata = {key: v for key, v in (table.schema.metadata or {}).items() if key != FILE_KEY}
         table = table.replace_schema_metadata(metadata or None)
+        for field in table.schema:
+            _check_for_parquet(field.name, field.type)
         pq.write_table(table, file, **_options(self._args_fn, self._args))
 
     def write_table(self, table: Any, name: str, written: list[tuple[str, str]]) -> None:
@@ -89,6 +92,30 @@ class ParquetDatasink(BlockBasedFileDatasink):
             super().write_table(
                 slice_rows(rows, int(start), int(count)), f"{folder}/{name}", written
             )
+
+
+def _check_for_parquet(name: str, kind: Any) -> None:
+    """Raises BatchError: Parquet would take it, but nobody could read what it was."""
+    if isinstance(kind, PickledObjectType):
+        raise BatchError(
+            f"column '{name}' holds objects of Python, which Parquet cannot hold: leave it out by "
+            "drop_columns, or make numbers, strings, bytes, lists or dicts of them"
+        )
+    shape = tensor_shape(kind) if isinstance(kind, pa.BaseExtensionType) else None
+    if shape is not None and 0 in shape:
+        raise BatchError(
+            f"column '{name}' holds tensors of shape {tuple(shape)}, which have no elements: "
+            "Parquet cannot hold them: leave it out by drop_columns"
+        )
+    if isinstance(kind, pa.BaseExtensionType):
+        return
+    if pa.types.is_fixed_size_list(kind) and not kind.list_size:
+        raise BatchError(
+            f"column '{name}' holds {kind}: Parquet cannot hold lists of the fixed size 0: cast "
+            f"it to {pa.list_(kind.value_type)}, or leave it out by drop_columns"
+        )
+    for place in range(kind.num_fields):
+        _check_for_parquet(name, kind.field(place).type)
 
 
 def _quoted(value: Any) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sheaf.data.columns import column_of, column_to_numpy
 from sheaf.data.expressions.expression import Expr, expression_of
-from sheaf.data.user_code import ClassUdf, bound, operator_name, user_error
+from sheaf.data.user_code import ClassUdf, bound, operator_name, own_column, user_error
 
 __all__ = ["pyarrow_udf", "udf"]
 
@@ -45,7 +45,7 @@ class UDFExpr(Expr):
         kwargs = {name: given(one) for name, one in self.kwargs.items()}
         name = operator_name("Expression", self.fn)
         try:
-            column = column_of(name, bound(self.fn)(*args, **kwargs))
+            column = column_of(name, own_column([bound(self.fn)(*args, **kwargs)], 0))
             return column if self._kind is None else column.cast(self._kind)
         except Exception as error:
             raise user_error(name, error) from error

@@ -10,6 +10,7 @@ its schema where the schema of the result follows from it.
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -28,7 +29,7 @@ from sheaf.data.transforms.columns import (
     with_columns,
 )
 from sheaf.data.transforms.users import Transform, filter_rows, flat_map, map_batches, map_rows
-from sheaf.data.user_code import ClassUdf
+from sheaf.data.user_code import ClassUdf, take_batch
 
 __all__ = [
     "ClassUdf",
@@ -106,8 +107,9 @@ def read(read_task: Any) -> Transform:
 
 
 def _read(read_task: Any, tables: Iterator[Any]) -> Iterator[Any]:
-    for made in read_task():
-        yield blocks.batch_to_table(made)
+    made = iter(read_task())
+    while box := list(itertools.islice(made, 1)):
+        yield box[0] if isinstance(box[0], pa.Table) else take_batch(box)
 
 
 def write(datasink: Any, context: TaskContext | None = None) -> Transform:

@@ -98,7 +98,8 @@ class Joined:
         self._rows, self._since = 0, 0.0
 
     def add(self, batch: Any) -> Iterator[Any]:
-        """Takes what a function gave, and gives the tables that are ready, in order."""
+        """Takes what a function gave, which nobody changes any more, and gives the tables that are
+        ready, in order."""
         kind = _kind_of(batch)
         if self._frames and kind != self._kind:
             yield self._table()
@@ -107,7 +108,7 @@ class Joined:
             return
         if not self._frames:
             self._kind, self._since = kind, time.monotonic()
-        self._frames.append(batch.copy(deep=False))  # Its user may go on to change it.
+        self._frames.append(batch)
         self._rows += len(batch)
         if self._rows >= _ROWS_AT_ONCE or time.monotonic() - self._since > _LONGEST_S:
             yield self._table()

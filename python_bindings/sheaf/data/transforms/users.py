@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,7 +16,16 @@ from sheaf.data import block as blocks
 from sheaf.data.batches import check_batch_size, rebatch
 from sheaf.data.errors import BatchError, DataError, shown
 from sheaf.data.transforms.framed import Framed, Joined
-from sheaf.data.user_code import bound, is_async, operator_name, results, user_error
+from sheaf.data.user_code import (
+    bound,
+    is_async,
+    operator_name,
+    own_frame,
+    results,
+    take_batch,
+    take_row,
+    user_error,
+)
 
 Transform = Callable[[Iterator[Any]], Iterator[Any]]
 _ROWS_AT_ONCE = 16384  # Of a row function's results, as Python values.
@@ -48,7 +58,7 @@ def _map_rows(
 ) -> Iterator[Any]:
     call = bound(fn, args, kwargs)
     if is_async(call):
-        made = results(call, _rows(tables), name)
+        made = results(call, _rows(tables), name, take=_take_row)
         yield from _tables_of(name, made, "one dict per row")
         return
     for part in _parts(tables):
@@ -57,7 +67,7 @@ def _map_rows(
         row: Any = None
         try:
             for row in blocks.table_to_rows(part):
-                add(call(row))
+                add(take_row([call(row)], 0, row))
         except Exception as error:
             raise user_error(name, error, row) from error
         yield _table_of(name, rows, "one dict per row")
@@ -97,7 +107,7 @@ def _flat_map(
             for last[0] in _rows(tables):
                 yield last[0]
 
-        for several in results(call, remembered(), name):
+        for several in results(call, remembered(), name, take=_take_rows):
             if isinstance(several, (Mapping, str, bytes)) or not isinstance(several, Iterable):
                 problem = BatchError(
                     f"returned {shown(several)} of type {type(several).__name__}: want a list of "
@@ -105,7 +115,12 @@ def _flat_map(
                 )
                 raise user_error(name, problem, last[0]) from problem
             try:
-                yield from several
+                if isinstance(several, list):
+                    yield from several
+                else:
+                    several = iter(several)
+                    while box := list(itertools.islice(several, 1)):
+                        yield take_row(box)
             except GeneratorExit:
                 raise
             except Exception as error:  # Of the user's generator.
@@ -217,19 +232,26 @@ def _map_batches(
         for last[0] in rebatch(tables, batch_size):
             yield last[0]
 
-    def first_row(table: Any) -> Any:
-        table = table.table if isinstance(table, Framed) else table
-        return next(blocks.table_to_rows(blocks.slice_rows(table, 0, 1), exact=False), None)
+    def table_of(given: Any) -> Any:
+        return given.table if isinstance(given, Framed) else given
+
+    def first_row(given: Any) -> Any:
+        part = blocks.slice_rows(table_of(given), 0, 1)
+        return next(blocks.table_to_rows(part, exact=False), None)
 
     joined = Joined()
-    for result in results(made, remembered(), name, first_row):
+    for result in results(made, remembered(), name, first_row, _take_batch):
         try:
             if isinstance(last[0], Framed) and not _is_several(result):
                 yield from joined.add(result)
                 continue
             yield from joined.rest()
-            for batch in result if _is_several(result) else (result,):
-                yield blocks.batch_to_table(batch)
+            if not _is_several(result):
+                yield result
+                continue
+            batches = iter(result)
+            while box := list(itertools.islice(batches, 1)):
+                yield box[0] if isinstance(result, list) else take_batch(box, 0, table_of(last[0]))
         except GeneratorExit:
             raise
         except Exception as error:  # Of the user's generator, or of what it gave.
@@ -239,6 +261,32 @@ def _map_batches(
 
 def _is_several(result: Any) -> bool:
     return inspect.isgenerator(result) or isinstance(result, (list, Iterator))
+
+
+def _take_row(row: Any, box: list[Any]) -> Any:
+    return take_row(box)
+
+
+def _take_rows(row: Any, box: list[Any]) -> Any:
+    """What flat_map's function gives; generators are left to who iterates."""
+    if not isinstance(box[0], (list, tuple)):
+        return box[0]
+    held = sys.getrefcount(box[0]) > 2
+    several = box[0]
+    return [take_row(several, at, held=held) for at in range(len(several))]
+
+
+def _take_batch(table: Any, box: list[Any]) -> Any:
+    """What map_batches' function gives; generators are left to who iterates."""
+    if inspect.isgenerator(box[0]) or isinstance(box[0], Iterator):
+        return box[0]
+    given = table.table if isinstance(table, Framed) else table
+    if isinstance(box[0], list):
+        return [take_batch(box[0], at, given) for at in range(len(box[0]))]
+    if isinstance(table, Framed):  # Frames are joined.
+        frame = own_frame(box[0])
+        return take_batch(box, 0, given) if frame is box[0] else frame
+    return take_batch(box, 0, given)
 
 
 def _parts(tables: Iterator[Any], keep_empty: bool = False) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import weakref
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -45,15 +46,21 @@ class Journal:
 
     def __init__(self, path: str, snapshot: Callable[[], Any]):
         self._path, self._snapshot = path, snapshot
+        self._unsynced = threading.Event()
+        self._closed = threading.Event()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         _, good = read_records(_read(path))
         os.ftruncate(self._file, good)
         self._size, self._compacted = good, good
-        self._unsynced = threading.Event()
-        self._closed = threading.Event()
         self._failed: OSError | None = None
         self._turn = threading.Lock()  # The file is not replaced while it is synced.
-        self._syncer = threading.Thread(target=self._sync_now_and_then, daemon=True)
+        # The thread does not keep this: after an interrupt, which may come before its owner has it,
+        # nobody would close it.
+        self._syncer = threading.Thread(
+            target=_sync_now_and_then,
+            args=(weakref.ref(self), self._closed, self._unsynced),
+            daemon=True,
+        )
         self._syncer.start()
 
     def write(self, value: Any, sync: bool = False) -> None:
@@ -79,7 +86,14 @@ class Journal:
         self._unsynced.set()
         self._syncer.join()
         os.fsync(self._file)
-        os.close(self._file)
+        file, self._file = self._file, -1
+        os.close(file)
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", -1) >= 0:  # Its owner was interrupted.
+            self._closed.set()
+            self._unsynced.set()
+            os.close(self._file)
 
     def _compact(self) -> None:
         temporary = f"{self._path}.tmp"
@@ -95,15 +109,24 @@ class Journal:
             self._file = file
         self._size = self._compacted = len(line)
 
-    def _sync_now_and_then(self) -> None:
-        while not self._closed.wait(_SYNC_EACH_S):
-            self._unsynced.wait()
-            self._unsynced.clear()
-            try:
-                with self._turn:
-                    os.fsync(self._file)
-            except OSError as error:
-                self._failed = error
+    def _sync(self) -> None:
+        try:
+            with self._turn:
+                os.fsync(self._file)
+        except OSError as error:
+            self._failed = error
+
+
+def _sync_now_and_then(
+    journal: weakref.ref[Journal], closed: threading.Event, unsynced: threading.Event
+) -> None:
+    while not closed.wait(_SYNC_EACH_S):
+        unsynced.wait()
+        unsynced.clear()
+        if (one := journal()) is None:
+            return
+        one._sync()
+        del one
 
 
 def _read(path: str) -> bytes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from sheaf.air import session
 from sheaf.air.checkpoint import Checkpoint
 from sheaf.tune import result as fields
 from sheaf.tune.trainable.checkpoint_writer import CheckpointWriter
@@ -70,7 +71,7 @@ class ClassSession:
 
     def _step(self) -> Row:
         began = time.time()
-        result = self.trainable.train()
+        result = session.snapshot(self.trainable.train())
         now = time.time()
         spent = result.pop(fields.TIME_THIS_ITER_S, None) or now - began
         if result.get(fields.TRAINING_ITERATION) == self.trainable._iteration:

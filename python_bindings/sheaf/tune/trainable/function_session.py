@@ -82,7 +82,7 @@ class FunctionSession:
                     self._take_output(one)
             return
         if isinstance(output, Mapping):
-            self.report(dict(output), None, None, False)
+            self.report(session.snapshot(dict(output)), None, None, False)
         elif isinstance(output, numbers.Real):  # NumPy's, too.
             self.report({fields.DEFAULT_METRIC: output}, None, None, False)
         else:

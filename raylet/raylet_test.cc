@@ -154,7 +154,9 @@ SCENARIO("a discarded worker is told to leave, and ended if it says that it does
   CHECK(node.launcher.WasKilled(worker));
 }
 
-SCENARIO("a discarded worker with memory of its own lends its CPUs and keeps its lease until it is gone") {
+SCENARIO(
+    "a discarded worker with memory of its own lends its CPUs and keeps its lease until it is "
+    "gone") {
   Resources totals = Resources::Cpu(1);
   totals.Set("memory", 1000);
   RayletNode node(totals);

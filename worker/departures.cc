@@ -66,8 +66,8 @@ void Departures::AwaitCalls(Driver::Lock& lock, Nanos deadline) {
   };
   auto before = left();
   for (Nanos now = clock_.Now(); now < deadline; now = clock_.Now()) {
-    const absl::Status status =
-        driver_.DriveUntil(lock, std::min(deadline, now + kIdlePatience), have_ended, WaitsFor::kEnd);
+    const absl::Status status = driver_.DriveUntil(lock, std::min(deadline, now + kIdlePatience),
+                                                   have_ended, WaitsFor::kEnd);
     if (!absl::IsDeadlineExceeded(status)) return;
     const auto after = left();
     if (after.first == 0 && after == std::exchange(before, after)) return;

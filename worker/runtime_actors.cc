@@ -228,8 +228,8 @@ absl::Status RuntimeImpl::ExitActor(Nanos patience, absl::FunctionRef<void()> be
     lock.Relock();
     const absl::Status ended = reply.ok() ? ErrorOf(*reply) : reply.status();
     if (!absl::IsResourceExhausted(ended)) return ended;
-    const absl::Status waited = driver_->DriveUntil(lock, Deadline(clock_.Now(), kStorageFullWait),
-                                                    [] { return false; });
+    const absl::Status waited =
+        driver_->DriveUntil(lock, Deadline(clock_.Now(), kStorageFullWait), [] { return false; });
     if (!absl::IsDeadlineExceeded(waited)) return waited;
   }
 }

@@ -124,10 +124,8 @@ absl::Status PlacementGroupCoordinator::Create(ProcessId from, PlacementGroupId 
   group.set_detached(spec->detached);
   deps_.view.groups.try_emplace(id);
   deps_.gcs.Command(std::move(registration),
-                    [this, creator = CreatorOf(from),
-                     spec = *std::move(spec)](const proto::GcsReply& reply) {
-                      OnRegistered(creator, spec, reply);
-                    });
+                    [this, creator = CreatorOf(from), spec = *std::move(spec)](
+                        const proto::GcsReply& reply) { OnRegistered(creator, spec, reply); });
   return absl::OkStatus();
 }
 

@@ -197,7 +197,7 @@ SCENARIO("idle workers beyond one per CPU may leave after a while, the longest i
   t.clock.Advance(11 * kSecond);
   t.pool.Tick();
   CHECK(t.AskedToLeave().empty());  // Their answers are on their way.
-  t.pool.OnStays(workers[0]);  // It has something to wait for, and is asked again.
+  t.pool.OnStays(workers[0]);       // It has something to wait for, and is asked again.
   t.pool.OnStays(workers[1]);
   t.pool.Tick();
   CHECK(t.AskedToLeave().size() == 2);

@@ -17,8 +17,8 @@ constexpr Nanos kAskAgain = kSecond;
 using State = proto::ActorAnswer;
 
 Nanos AsksAgainAt(const ActorClient& client) {
-  const Nanos wait = client.detached ? ActorSubmitter::kFirstAskAgain
-                                           << std::min<int>(std::max<int>(client.questions, 1) - 1, 10)
+  const Nanos wait = client.detached ? ActorSubmitter::kFirstAskAgain << std::min<int>(
+                                           std::max<int>(client.questions, 1) - 1, 10)
                                      : kAskAgain;
   return client.asked_at + std::min(wait, kAskAgain);
 }

@@ -194,7 +194,8 @@ SCENARIO("a process that dies in the constructor has started no call") {
   CHECK(ObjectState{first.entry()->state} == ObjectState::kPending);
 }
 
-SCENARIO("an actor whose constructor has not begun starts again without a restart, but not for ever") {
+SCENARIO(
+    "an actor whose constructor has not begun starts again without a restart, but not for ever") {
   ActorFixture f;
   const ObjectHandle actor = f.Create(f.Creation(/*max_restarts=*/0));
   const ObjectHandle first = f.Call(actor);

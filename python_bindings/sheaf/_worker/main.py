@@ -19,7 +19,7 @@ from sheaf._worker import functions
 
 _IMPORT = "<frozen importlib._bootstrap>"  # The file of the frames of an import.
 _LONGEST_IMPORT_S = 30.0  # One that takes longer may be a program that runs: it is broken off.
-# Of an actor's process that ends by sys.exit(1): for exit functions, then for the calls that it made.
+# Of an actor that ends by sys.exit(1): for its exit functions, then for the calls that it has made.
 _LAST_STEPS_S = 35.0
 _LAST_CALLS_S = 30.0
 _exit_lock = threading.RLock()

@@ -200,7 +200,7 @@ TEST_CASE("blocks of an end that cannot be dialled may take as long as they move
   std::vector<std::thread> threads;
   for (absl::Status& end : ends) {
     threads.emplace_back(
-        [&, bytes] { end = outside.Fetch(kTwo, std::to_string(bytes), kSecond).status(); });
+        [&, bytes] { end = outside.Fetch(kTwo, std::to_string(bytes), 3 * kSecond).status(); });
   }
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& end : ends) CHECK(end.ToString() == "OK");

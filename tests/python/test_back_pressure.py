@@ -4,6 +4,7 @@ what their callers, their raylets and everybody else see of it."""
 
 import asyncio
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -31,6 +32,18 @@ def rss(pid):
     with open(f"/proc/{pid}/statm") as statm:
         pages = statm.read().split()
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")  # Without shared memory.
+
+
+def stop(pid):
+    """Returns when none of its threads runs any more."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(
+        lambda: all(
+            status.read_text().rpartition(")")[2].split()[0] == "T"
+            for status in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
+        ),
+        "it does not stop",
+    )
 
 
 def until_still(look):
@@ -165,7 +178,7 @@ def test_a_stopped_receiver_costs_little_anywhere_and_others_nothing(cluster):
     rate(other)
     rates = [rate(other) for _ in range(4)]
     before = raylets(cluster) | {each: rss(each) for each in pids}
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         get([caller.call_without_end.remote(stopped) for caller in callers])
         made = until_still(lambda: get([caller.counted.remote() for caller in callers]))
@@ -197,7 +210,7 @@ def test_a_stopped_receiver_costs_little_anywhere_and_others_nothing(cluster):
     wait_until(
         lambda: min(get([caller.counted.remote() for caller in callers])) > max(made) + 500
     )  # It goes on.
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     until_still(lambda: get([caller.counted.remote() for caller in callers]))
     os.kill(pid, signal.SIGKILL)  # Those who wait hear of it.
     wait_until(lambda: all(get([caller.why_it_ended.remote() for caller in callers])))
@@ -247,7 +260,7 @@ def test_a_coroutine_waits_for_room_with_a_bound(cluster):
         os.kill(pid, signal.SIGCONT)
         return await asyncio.gather(*results)
 
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         assert len(asyncio.run(fill())) > 500
     finally:
@@ -270,7 +283,7 @@ def test_the_stream_of_a_stopped_consumer_waits_and_ends_with_it(cluster, node):
     producer, consumer = on("c", Receiver), on(node, Caller)
     assert get(consumer.listen.remote(producer, 100_000, 20_000))
     pid, producer_pid = get([consumer.pid.remote(), producer.pid.remote()])
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     before = raylets(cluster) | {producer_pid: rss(producer_pid)}
     made = until_still(lambda: get(producer.count.remote()))  # And it serves others meanwhile.
     assert made < 100_000
@@ -295,7 +308,7 @@ def test_large_results_for_a_stopped_owner_wait_in_the_store(cluster, tmp_path):
     pid, source_pid = get([owner.pid.remote(), source.pid.remote()])
     get(owner.ask.remote(source, str(gate), count))
     before = raylets(cluster) | {source_pid: rss(source_pid)}
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         gate.touch()
         wait_until(lambda: get(source.count.remote()) == count)
@@ -317,7 +330,7 @@ def test_two_actors_that_fill_each_other_go_on(cluster, node):
 def test_a_caller_that_dies_leaves_room_for_others(cluster):
     receiver = on("c", Receiver)
     pid = get(receiver.pid.remote())
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         dead = on("b", Caller)
         dead_pid = get(dead.pid.remote())
@@ -340,7 +353,7 @@ def test_calls_that_wait_survive_a_restart_of_their_actor(cluster):
         for _ in range(count):
             results.append(receiver.take.remote(bytes(PAYLOAD)))
 
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     thread = threading.Thread(target=call)
     thread.start()
     waits = until_still(lambda: len(results))

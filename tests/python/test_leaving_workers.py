@@ -132,7 +132,7 @@ def test_workers_that_run_their_exit_functions_are_leased_to_nobody():
 
     @sheaf.remote(num_cpus=0)
     def arrive_and_idle():
-        atexit.register(lambda: time.sleep(8))
+        atexit.register(lambda: time.sleep(6))
         sheaf.get(gate.arrive.remote(), timeout=WAIT_S)
         wait_until(
             lambda: sheaf.get(gate.count.remote(), timeout=WAIT_S) == WORKERS, "others are missing"
@@ -262,7 +262,7 @@ def ask_once():
 
 @pytest.mark.parametrize("how", ["dropped", "exit_actor", "max_calls"])
 def test_what_a_task_began_lives_on_when_who_called_that_task_has_left(how):
-    for _ in range(3):
+    for _ in range(2):
         if how == "max_calls":
             inner = sheaf.get(ask_once.remote(), timeout=WAIT_S)
         else:

@@ -33,8 +33,15 @@ class _Session(Protocol):
 
 
 def snapshot(value: Any) -> Any:
-    """What is reported, as it is now: who reported it goes on to change it. Scalars of NumPy and
-    torch become numbers: nobody shall need these packages to read them."""
+    """What is reported, as it is now: who reported it goes on to change it.
+
+    Args:
+        value: what a user reports, or a part of it.
+
+    Returns:
+        A copy. Scalars of NumPy and torch become numbers: nobody shall need these packages to read
+        them.
+    """
     if type(value) in (int, float, str, bool, type(None)):
         return value
     if type(value) is dict:

@@ -57,13 +57,12 @@ absl::Status LeaseBroker::OnReturn(ProcessId owner, const Frame& frame) {
   proto::LeaseEnd end;
   end.set_lease(lease->number);
   SendMessage(To(worker), FrameKind::kLeaseEnd, end);
+  deps_.queue.OnUnneeded(lease->number);
   if (discard && HoldsUntilExit(*lease)) {
-    deps_.queue.OnUnneeded(lease->number);
     deps_.queue.OnLeaving(lease->number, Now());
     deps_.pool.Retire(worker, kPatienceForHolders, kNoMoreUse);
     return absl::OkStatus();
   }
-  deps_.queue.OnUnneeded(lease->number);
   deps_.processes.at(worker).lease = 0;
   deps_.pool.OnReturned(worker, discard);  // Before the queue grants to the next who needs one.
   Return(lease->number);

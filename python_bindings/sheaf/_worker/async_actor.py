@@ -314,8 +314,6 @@ def _forget(task: bytes) -> None:
 _LEAVING_S = 300.0  # For the calls that it has made.
 _held: list[Any] = []  # Calls that the end of the process answers.
 _leaving = False
-
-
 _dying = False
 
 

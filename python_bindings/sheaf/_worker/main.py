@@ -154,8 +154,10 @@ def run_exit_functions(limit_s: float = 300.0) -> None:
         with contextlib.suppress(RuntimeError):  # There are too many threads.
             bound.start()
         actor, actor_class.running = actor_class.running, None
-        _run_exit_functions(actor)
-        bound.cancel()
+        try:
+            _run_exit_functions(actor)
+        finally:
+            bound.cancel()
 
 
 def _run_exit_functions(actor: Any) -> None:

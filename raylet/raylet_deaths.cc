@@ -16,6 +16,7 @@ void Raylet::OnProcessEnded(ProcessId process, const proto::Death& death, bool e
   deaths_.Record(process, death);
   const Lease* const lease = queue_.Find(was.lease);
   events_.OnDied(lease == nullptr ? nullptr : lease->spec.get(), was.info.os_pid, death);
+  objects_.TellBeforeDeath(process);
   absl::btree_set<ProcessId> undrained = TellOfDeath(process, was, death);
   if (was.lease != 0) leases_.Return(was.lease);
   if (pool_.OnExited(process, death)) {

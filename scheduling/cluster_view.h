@@ -56,9 +56,10 @@ struct NodeView {
   Labels labels;
   bool alive = true;
   bool draining = false;  // Takes nothing new.
+  bool refuses = false;   // Gave back what needs no room; believed until it is looked at again.
   bool heard = true;      // By this node itself. While not, it is given what only it can take.
 
-  bool usable() const { return alive && !draining; }
+  bool usable() const { return alive && !draining && !refuses; }
 };
 
 // Where the bundles of a placement group are.

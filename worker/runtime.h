@@ -260,7 +260,8 @@ class Runtime {
   virtual bool IsReady(const ObjectHandle& object) = 0;
   // Calls `callback` once when `object` is ready and a Get of it need wait for nothing; what lies
   // elsewhere is fetched. In the caller if that is so now, else on a thread for callbacks, where it
-  // may take its time and call the runtime. Never after Stop.
+  // may take its time and call the runtime. Also when the node has ended or Stop begins, which a Get
+  // then says; never later.
   virtual void OnReady(const ObjectHandle& object, std::function<void()> callback) = 0;
   // The same for what only wakes somebody: `signal` is called under the runtime's lock, on any
   // thread, so it neither waits nor calls the runtime.

@@ -28,6 +28,7 @@ constexpr Nanos kLeaveWait = 5 * kSecond;
 constexpr Nanos kOrphanGrace = 500 * kMillisecond;
 constexpr Nanos kLastOutput = 300 * kMillisecond;  // For lines of workers that come.
 constexpr Nanos kLastWords = kSecond;              // For lines of workers that are being printed.
+constexpr Nanos kLastCallbacks = kSecond;          // For those of OnReady that Stop brings about.
 
 std::vector<std::string> OwnArguments() {
   const std::string all = WholeFile("/proc/self/cmdline").value_or("");
@@ -170,6 +171,7 @@ bool RuntimeImpl::Stop(Nanos patience) {
       core_->Flush();
     }
     driver_->Stop();
+    ready_hooks_.End();
     helper_called_.notify_all();
     leaves_.notify_all();
   }
@@ -178,7 +180,7 @@ bool RuntimeImpl::Stop(Nanos patience) {
   for (std::thread& thread : group_threads_) {
     if (thread.joinable()) thread.join();
   }
-  callbacks_.Close({});
+  callbacks_.Close({.finish = true, .patience = std::min(patience, kLastCallbacks)});
   cancels_.Close({});
   printer_.Close(kLastWords);
   stacks_.Close();
@@ -242,6 +244,7 @@ void RuntimeImpl::CheckRaylet() {
 void RuntimeImpl::EndRaylet(const std::string& why) {
   if (driver_->ended()) return;
   driver_->End(why);
+  ready_hooks_.End();
   Leave();
 }
 

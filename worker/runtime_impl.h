@@ -42,6 +42,7 @@
 #include "worker/new_rings.h"
 #include "worker/printing/log_printer.h"
 #include "worker/printing/waiting_notices.h"
+#include "worker/ready_hooks.h"
 #include "worker/runtime.h"
 #include "worker/stack_answers.h"
 
@@ -219,6 +220,7 @@ class RuntimeImpl final : public Runtime,
   std::unique_ptr<Departures> departures_;
   absl::btree_map<uint64_t, proto::StateAnswer> state_answers_;
   uint64_t next_query_ = 1;
+  ReadyHooks ready_hooks_;
   CallbackRunner callbacks_{"sheaf-callbacks"};  // Of OnReady.
   CallbackRunner cancels_{"sheaf-cancels"};      // TaskHandler::Cancel.
   LogPrinter printer_;

@@ -279,23 +279,21 @@ bool RuntimeImpl::IsReady(const ObjectHandle& object) {
 }
 
 void RuntimeImpl::OnReady(const ObjectHandle& object, std::function<void()> callback) {
+  bool now = false;
   {
     Lock lock(*driver_);
-    if (!core_->owner.resolver.IsHere(*object.entry())) {
-      core_->owner.resolver.WhenHere(*object.entry(),
-                                     [this, callback = std::move(callback)](ObjectEntry&) mutable {
-                                       callbacks_.Post(std::move(callback));
-                                     });
-      return;
+    now = driver_->ended() || core_->owner.resolver.IsHere(*object.entry());
+    if (!now) {
+      ready_hooks_.When(core_->owner.resolver, *object.entry(),
+                        [this, callback] { callbacks_.Post(callback); });
     }
   }
-  callback();
+  if (now) callback();
 }
 
 void RuntimeImpl::SignalReady(const ObjectHandle& object, std::function<void()> signal) {
   Lock lock(*driver_);
-  core_->owner.resolver.WhenHere(*object.entry(),
-                                 [signal = std::move(signal)](ObjectEntry&) { signal(); });
+  ready_hooks_.When(core_->owner.resolver, *object.entry(), std::move(signal));
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::HandleFor(ObjectId id, bool borrows) {

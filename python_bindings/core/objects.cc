@@ -115,7 +115,7 @@ PyObject* Get(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* name
   }
   Nanos deadline = kForever;
   if (timeout != nullptr && !DeadlineFrom(timeout, &deadline)) return nullptr;
-  Runtime* const runtime = RequireRuntime();
+  Runtime* const runtime = RequireRuntimeOf(refs);
   if (runtime == nullptr) return nullptr;
   if (Py_TYPE(refs) == reference_type) [[likely]]
     return GetOne(*runtime, refs, deadline);
@@ -269,7 +269,7 @@ PyObject* Borrow(PyObject*, PyObject* bytes) {
 }
 
 PyObject* IsReady(PyObject*, PyObject* reference) {
-  Runtime* const runtime = RequireRuntime();
+  Runtime* const runtime = RequireRuntimeOf(reference);
   if (runtime == nullptr) return nullptr;
   return IsCurrent(reference) ? PyBool_FromLong(runtime->IsReady(HandleOf(reference))) : nullptr;
 }
@@ -277,12 +277,12 @@ PyObject* IsReady(PyObject*, PyObject* reference) {
 // on_ready(reference, callback): calls it once, when the value is here, on a thread for callbacks,
 // or at once if it is. An exception of it is printed.
 PyObject* OnReady(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  Runtime* const runtime = RequireRuntime();
-  if (runtime == nullptr) return nullptr;
   if (count != 2 || !IsReference(args[0])) {
     PyErr_SetString(PyExc_TypeError, "on_ready(reference, callback)");
     return nullptr;
   }
+  Runtime* const runtime = RequireRuntimeOf(args[0]);
+  if (runtime == nullptr) return nullptr;
   if (!IsCurrent(args[0])) return nullptr;
   PyObject* const callback = Owned::Borrow(args[1]).Release();
   runtime->OnReady(HandleOf(args[0]), [callback] {

@@ -14,6 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "python_bindings/core/reference.h"
+
 namespace sheaf::python {
 namespace {
 
@@ -83,6 +85,12 @@ Runtime* RequireRuntime() {
   if (!done) return nullptr;
   if (current == nullptr) PyErr_SetString(PyExc_RuntimeError, "sheaf.init() has not joined a node");
   return current;
+}
+
+Runtime* RequireRuntimeOf(PyObject* reference) {
+  if (current != nullptr || forked || !IsReference(reference)) return RequireRuntime();
+  if (!RefusesToJoin()) IsCurrent(reference);
+  return nullptr;
 }
 
 CallRuntime::CallRuntime() : runtime_(RequireRuntime()), generation_(generation) {}

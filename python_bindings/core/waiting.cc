@@ -126,10 +126,10 @@ class ReadyQueue {
   }
 
   void Notify(nb::handle reference, uint64_t token) {
-    Runtime* const runtime = RequireRuntime();
-    if (runtime == nullptr) throw nb::python_error();
     if (!IsReference(reference.ptr()))
       throw nb::type_error("notify(ref, token) takes an ObjectRef");
+    Runtime* const runtime = RequireRuntimeOf(reference.ptr());
+    if (runtime == nullptr) throw nb::python_error();
     if (!IsCurrent(reference.ptr())) throw nb::python_error();
     runtime->SignalReady(HandleOf(reference.ptr()), [shared = shared_, token] {
       const MutexLock lock(shared->mutex);

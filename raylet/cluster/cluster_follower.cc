@@ -205,8 +205,10 @@ void ClusterFollower::Tick() {
   next_view_check_ = now + kViewPeriod;
   bool changed = false;
   for (auto& [node, seen] : deps_.view.nodes) {
-    if (node == deps_.view.local || !seen.alive || seen.available == seen.reported) continue;
+    if (node == deps_.view.local || !seen.alive) continue;
+    if (seen.available == seen.reported && !seen.refuses) continue;
     seen.available = seen.reported;
+    seen.refuses = false;
     changed = true;
   }
   if (!changed) return;

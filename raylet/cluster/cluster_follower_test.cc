@@ -7,7 +7,7 @@
 #include "raylet/node_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace cluster_follower_test {
 
 struct Node : NodeParts, ClusterFollower::Observer {
   void OnRoom() override { ++rooms; }
@@ -135,12 +135,15 @@ SCENARIO("what was handed to a node counts until it is over") {
   node.follower.Tick();
   CHECK(node.view.nodes[2].available == Resources::Cpu(4));  // As it said last.
   node.view.nodes[2].available -= Resources::Cpu(1);
+  node.view.nodes[2].refuses = true;
   node.follower.Tick();
   CHECK(node.view.nodes[2].available == Resources::Cpu(3));
+  CHECK_FALSE(node.view.nodes[2].usable());
   node.clock.Advance(2 * kSecond);
   node.rooms = 0;
   node.follower.Tick();
   CHECK(node.view.nodes[2].available == Resources::Cpu(4));
+  CHECK(node.view.nodes[2].usable());
   CHECK(node.rooms == 1);
 }
 
@@ -218,5 +221,5 @@ SCENARIO("a node that takes no work says so at once") {
   CHECK(asked[2].unregister_node().drain_only());
 }
 
-}  // namespace
+}  // namespace cluster_follower_test
 }  // namespace sheaf

@@ -305,7 +305,7 @@ absl::Status LeaseBroker::OnSpillbackDemand(ProcessId from, const Frame& frame) 
   }
   if (message.driver() == 0) {
     deps_.queue.OnGivenBack(owner, message.demand().key(), from.node, message.hops(),
-                            message.demand().wanted(), Now());
+                            message.demand().wanted(), message.unneeded(), Now());
     return absl::OkStatus();
   }
   Log(LogLevel::kDebug, "node ", from.node, " hands on ", message.demand().wanted(), " of demand ",
@@ -327,6 +327,7 @@ void LeaseBroker::SendSpillback(const LeaseAction& action) {
   message.mutable_demand()->set_key(action.demand.key);
   message.mutable_demand()->set_wanted(action.wanted);
   if (action.kind == LeaseAction::Kind::kGiveBack) {
+    message.set_unneeded(action.unneeded);
     SendMessage(To(RayletOf(action.node)), FrameKind::kSpillbackDemand, message);
     return;
   }

@@ -130,12 +130,23 @@ absl::Status PlacementGroupCoordinator::Create(ProcessId from, PlacementGroupId 
 }
 
 // Groups end with their job, not with the worker whose call made them: its driver counts as their
-// creator, except for those who work on without it.
+// creator; of who works on without it, the actor that called it, as far as this node knows.
 ProcessId PlacementGroupCoordinator::CreatorOf(ProcessId maker) const {
   const JobNumber number = deps_.processes.at(maker).job;
   const NodeJob* job = deps_.jobs.Find(number);
-  if (job == nullptr || job->ended || deps_.jobs.OutlivesDriver(maker, number)) return maker;
-  return job->driver;
+  if (job == nullptr || job->ended) return maker;
+  if (!deps_.jobs.OutlivesDriver(maker, number)) return job->driver;
+  ProcessId creator = maker;
+  for (auto process = deps_.processes.find(maker); process != deps_.processes.end();
+       process = deps_.processes.find(creator)) {
+    const Lease* lease = deps_.queue.Find(process->second.lease);
+    if (lease == nullptr || lease->spec->actor || lease->demand.owner.is_raylet() ||
+        !deps_.deaths.IsReachable(lease->demand.owner)) {
+      break;
+    }
+    creator = lease->demand.owner;
+  }
+  return creator;
 }
 
 void PlacementGroupCoordinator::OnRegistered(ProcessId creator, const GroupSpec& spec,
@@ -145,7 +156,9 @@ void PlacementGroupCoordinator::OnRegistered(ProcessId creator, const GroupSpec&
       known != deps_.view.groups.end() && known->second.state == GroupPlacement::State::kRemoved;
   if (reply.error() != 0) return groups_.OnNeverMade(spec.id, reply.message());
   const NodeJob* job = deps_.jobs.Find(deps_.jobs.OfDriver(creator));
-  const bool is_over = job == nullptr ? !deps_.processes.contains(creator) : job->ended;
+  const bool is_over = job == nullptr
+                           ? creator.node == Self().node && !deps_.processes.contains(creator)
+                           : job->ended;
   const bool orphaned = !spec.detached && (is_over || !deps_.deaths.IsReachable(creator));
   if (removed || orphaned) {
     groups_.OnNeverMade(spec.id, "its creator is gone");

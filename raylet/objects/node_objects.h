@@ -64,6 +64,8 @@ class NodeObjects {
   // --- A process of this node is dead, in the order in which this happens:
   // its calls hold no arguments any more;
   void OnCallsGone(ProcessId process) { arguments_.OnProcessGone(process); }
+  // who keeps what it was sent hears first that this node holds it;
+  void TellBeforeDeath(ProcessId process) { references_.TellBeforeDeath(process); }
   // Lets calls hold their arguments as far as there is room.
   void AdmitArguments() { arguments_.Settle(); }
   // it has exited, or closed its socket: it waits for nothing;

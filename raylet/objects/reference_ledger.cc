@@ -125,6 +125,39 @@ void ReferenceLedger::Unhold(ProcessId raylet, ObjectId id) {
   if (const auto it = owners_.find(id.maker()); it != owners_.end()) Flush(it->first, it->second);
 }
 
+void ReferenceLedger::TellBeforeDeath(ProcessId process) {
+  for (auto report = reports_.lower_bound({process, 0});
+       report != reports_.end() && report->first.first == process; ++report) {
+    for (const auto& [maker, ids] : report->second.open) {
+      Owner& owner = owners_.at(maker);
+      if (owner.dead || owner.message.empty()) continue;
+      proto::NodeRefs message;
+      message.ParseFromString(owner.message);
+      absl::btree_set<ObjectId> held;
+      for (const ObjectId id : ids) {
+        const auto change = owner.changes.find(id);
+        if (change != owner.changes.end() && change->second) held.insert(id);
+      }
+      if (held.empty()) continue;
+      // It takes the place of what is on its way and says that again, which changes nothing. Ids that
+      // were dropped there and are held now are held.
+      message.set_version(++owner.version);
+      const std::vector<ObjectId> dropped = ParseIds(message.dropped_ids()).value();
+      message.clear_dropped_ids();
+      for (const ObjectId id : dropped) {
+        if (!held.contains(id)) AppendId(message.mutable_dropped_ids(), id);
+      }
+      for (const ObjectId id : held) {
+        AppendId(message.mutable_held_ids(), id);
+        owner.references.at(id).told_version = owner.version;
+        owner.changes.erase(id);
+      }
+      owner.waiting.at(report->first) = owner.version;
+      Send(maker, owner, message);
+    }
+  }
+}
+
 void ReferenceLedger::OwnerDied(ProcessId process) {
   const auto it = owners_.find(process);
   if (it == owners_.end() || it->second.dead) return;
@@ -317,6 +350,10 @@ void ReferenceLedger::Flush(ProcessId process, Owner& owner) {
       if (version == kNotSent) version = owner.version;
     }
   }
+  Send(process, owner, message);
+}
+
+void ReferenceLedger::Send(ProcessId process, Owner& owner, const proto::NodeRefs& message) {
   owner.message = message.SerializeAsString();
   owner.resend_after = kFirstResend;
   owner.resend_at = clock_.Now() + owner.resend_after;

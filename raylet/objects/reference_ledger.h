@@ -6,9 +6,9 @@
 // Towards a process: each RefsReport is answered by one RefsReported, once every owner named in it
 // has acknowledged that this node holds the reference, or is dead: then the reference is an orphan,
 // and it is for the raylet to find out who keeps the object and to say so (TakeOrphans, Settled).
-// Towards an owner: NodeRefs carries changes under a version that grows by one; one
-// version is on its way at a time and is sent again until acknowledged, so it counts once. A
-// reference gained and lost in between is never mentioned.
+// Towards an owner: NodeRefs carries changes under a version that grows; one version is on its way at
+// a time and is sent again until acknowledged. Only before a death one takes the place of another,
+// with all that it said. A reference gained and lost in between is never mentioned.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,10 @@ class ReferenceLedger {
   void Unhold(ProcessId raylet, ObjectId id);
   bool Holds(ProcessId holder, ObjectId id) const;
 
+  // `holder` is dead, of which its peers are about to hear: who sent it a reference then lets go of it.
+  // Each owner therefore learns first that this node holds what `holder` had just begun to hold, one
+  // that has not acknowledged what came before, too.
+  void TellBeforeDeath(ProcessId holder);
   // `owner` is dead: what is held of it are orphans now, and stay on record for adoption.
   void OwnerDied(ProcessId owner);
   // References that became orphans, or orphans that came; each once while it is held.
@@ -94,7 +98,7 @@ class ReferenceLedger {
     absl::btree_map<ObjectId, bool> changes;  // Not sent yet: held, or dropped.
     uint64_t version = 0;                     // The last that was sent.
     uint64_t acked = 0;
-    std::string message;  // Version `version`, for resending; empty: all is acknowledged.
+    std::string message;  // NodeRefs of `version`, for resending; empty: all is acknowledged.
     Nanos resend_at = 0;
     Nanos resend_after = 0;
     // Reports, and the version they wait for (kNotSent: a later one, or orphans).
@@ -115,6 +119,7 @@ class ReferenceLedger {
   void Add(ProcessId holder, ObjectId id);
   void Remove(ProcessId holder, ObjectId id);
   void Flush(ProcessId process, Owner& owner);
+  void Send(ProcessId process, Owner& owner, const proto::NodeRefs& message);
   void SettleReports(ProcessId process, Owner& owner);
   void ReportSettled(ReportKey key, ProcessId owner, bool orphaned);
   void Answer(ReportKey key, const Report& report);

@@ -9,7 +9,7 @@
 #include "base/testing/recording_transport_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace reference_ledger_test {
 
 constexpr NodeNumber kNode = 1;
 constexpr ProcessId kOwner{1, 1};
@@ -317,7 +317,34 @@ SCENARIO("what the raylet holds itself is told like what a process holds") {
   CHECK(Ids(told[0].dropped_ids()).size() == 1);
 }
 
-// The owner as the contract has it: it applies each version once. After any history, with frames
+SCENARIO("who dies while an earlier version is on its way: the owner hears of what it held") {
+  LedgerTest t;
+  REQUIRE(t.Report(kB, 1, {Object(kOwner, 1), Object(kOwner, 2)}).ok());
+  t.Ack(kOwner, 1);
+  REQUIRE(t.Report(kB, 2, {Object(kOwner, 3)}, {Object(kOwner, 1)}).ok());  // On its way.
+  REQUIRE(t.Report(kA, 1, {Object(kOwner, 1), Object(kOwner, 4)}).ok());
+  REQUIRE(t.Report(kB, 3, {Object(kOwner, 5)}).ok());
+  CHECK(t.ToOwner().size() == 2);
+  t.ledger.TellBeforeDeath(kA);
+  auto told = t.ToOwner();
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].version() == 3);
+  CHECK(Ids(told[0].held_ids()) ==
+        std::vector{Object(kOwner, 3), Object(kOwner, 1), Object(kOwner, 4)});
+  CHECK(told[0].dropped_ids().empty());  // It is held again.
+  t.ledger.TellBeforeDeath(kA);
+  CHECK(t.ToOwner().empty());
+  t.Ack(kOwner, 2);
+  CHECK(t.ToOwner().empty());
+  t.Ack(kOwner, 3);
+  CHECK(t.Answers(kA).size() == 1);
+  CHECK(t.Answers(kB).size() == 2);
+  told = t.ToOwner();
+  REQUIRE(told.size() == 1);
+  CHECK(Ids(told[0].held_ids()) == std::vector{Object(kOwner, 5)});
+}
+
+// The owner as the contract has it: it applies what is newer than what it knows. After any history, with frames
 // lost and doubled, it believes what is true, and no report was answered before the owner knew.
 SCENARIO("owner and node agree after any history") {
   const uint64_t seed = GENERATE(range(1, 40));
@@ -336,7 +363,7 @@ SCENARIO("owner and node agree after any history") {
     for (auto& [owner, side] : owners) {
       for (const proto::NodeRefs& refs : t.ToOwner(owner)) {
         if (lossy && random.OneIn(3)) continue;
-        if (refs.version() == side.version + 1) {
+        if (refs.version() > side.version) {
           side.version = refs.version();
           for (const ObjectId id : Ids(refs.held_ids())) side.held.insert(id);
           for (const ObjectId id : Ids(refs.dropped_ids())) side.held.erase(id);
@@ -377,6 +404,7 @@ SCENARIO("owner and node agree after any history") {
     for (const ObjectId id : held) last_said[{holder, id}] = sequence[holder];
     for (const ObjectId id : dropped) last_said[{holder, id}] = sequence[holder];
     REQUIRE(t.Report(holder, sequence[holder], held, dropped).ok());
+    if (random.OneIn(4)) t.ledger.TellBeforeDeath(holder);
     if (random.OneIn(2)) deliver(true);
     t.clock.Advance(random.Below(kSecond));
     t.ledger.Tick();
@@ -393,5 +421,5 @@ SCENARIO("owner and node agree after any history") {
   CHECK(believed == expected);
 }
 
-}  // namespace
+}  // namespace reference_ledger_test
 }  // namespace sheaf

@@ -79,7 +79,7 @@ struct LeaseAction {
     // `hops`. 0 takes it back.
     kSpillback,
     // Tell the raylet `node`, which spilled this demand back to here, that only `wanted` of it
-    // stays here: others have room and it may not go on from here.
+    // stays here: others have room and it may not go on from here, or it is `unneeded`.
     kGiveBack,
   };
   Kind kind = Kind::kGrant;
@@ -88,6 +88,7 @@ struct LeaseAction {
   NodeNumber node = 0;
   uint32_t wanted = 0;
   uint32_t hops = 0;
+  bool unneeded = false;  // kGiveBack: not for want of room.
   ErrorKind error = ErrorKind::kNone;
   std::string message;
 };

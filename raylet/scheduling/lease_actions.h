@@ -48,12 +48,13 @@ class LeaseActions {
     action.wanted = wanted;
     action.hops = demand.hops + 1;
   }
-  // What is wanted of `demand` is all that stays here.
-  void GiveBack(const Demand& demand) {
+  // What is wanted of `demand` is all that stays here: there is no room, or it is `unneeded`.
+  void GiveBack(const Demand& demand, bool unneeded) {
     LeaseAction& action = Add(LeaseAction::Kind::kGiveBack, demand.id);
     action.node = demand.id.via;
     action.hops = demand.hops;
     action.wanted = demand.wanted;
+    action.unneeded = unneeded;
   }
 
   std::vector<LeaseAction> Take() { return std::exchange(actions_, {}); }

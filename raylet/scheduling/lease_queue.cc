@@ -68,11 +68,14 @@ void LeaseQueue::OnDemand(ProcessId owner, const proto::LeaseDemand& message, Na
 }
 
 void LeaseQueue::OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uint32_t hops,
-                             uint32_t kept, Nanos now) {
+                             uint32_t kept, bool unneeded, Nanos now) {
   DemandTable::Owned* owned = parts_->demands.OwnedBy(owner);
   if (owned == nullptr) return;
   for (Demand& demand : *owned) {
-    if (demand.id.key != key || !parts_->spillback.OnGivenBack(demand, node, hops, kept)) continue;
+    if (demand.id.key != key ||
+        !parts_->spillback.OnGivenBack(demand, node, hops, kept, unneeded)) {
+      continue;
+    }
     return SetWanted(demand, demand.wanted, now);  // What is missing now is looked for elsewhere.
   }
 }
@@ -139,7 +142,7 @@ void LeaseQueue::OnUnneeded(LeaseNumber number) {
   if (demand.wanted <= stays) return;
   demand.wanted = stays;
   parts_->demands.Dequeue(demand);
-  parts_->actions.GiveBack(demand);
+  parts_->actions.GiveBack(demand, /*unneeded=*/true);
 }
 
 void LeaseQueue::OnOwnerSilent(LeaseNumber number) {

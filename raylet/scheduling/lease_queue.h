@@ -67,9 +67,10 @@ class LeaseQueue {
   // the first waiting task's arguments, by the node that holds them.
   void OnDemand(ProcessId owner, const proto::LeaseDemand& message, Nanos now,
                 ArgumentBytes argument_bytes = {}, NodeNumber via = 0, uint32_t hops = 0);
-  // `node` keeps only `kept` of what it got of this demand, and has it for the `hops`-th time.
+  // `node` keeps only `kept` of what it got of this demand, and has it for the `hops`-th time; for want
+  // of room, or since no more is needed there.
   void OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uint32_t hops, uint32_t kept,
-                   Nanos now);
+                   bool unneeded, Nanos now);
   // Comes before OnReturn: the owner of `lease` had nothing to do for it. If another node sent
   // the demand, this one counts one less as wanted, and says so to that node; the owner's own node
   // hears that from the owner.

@@ -94,7 +94,7 @@ SCENARIO("a full node hands demands on, once") {
     node.AddNode(4, "CPU:2");
     node.Take();
     node.view.nodes[2].available = {};
-    node.queue.OnGivenBack(kA, 1, 2, 1, 3, node.now);
+    node.queue.OnGivenBack(kA, 1, 2, 1, 3, false, node.now);
     THEN("the rest goes to that one") {
       actions = node.Take();
       REQUIRE(actions.size() == 2);
@@ -106,8 +106,8 @@ SCENARIO("a full node hands demands on, once") {
     }
     AND_WHEN("the same word comes again, or from a node that got nothing") {
       node.Take();
-      node.queue.OnGivenBack(kA, 1, 2, 1, 3, node.now);
-      node.queue.OnGivenBack(kA, 1, 5, 1, 0, node.now);
+      node.queue.OnGivenBack(kA, 1, 2, 1, 3, false, node.now);
+      node.queue.OnGivenBack(kA, 1, 5, 1, 0, false, node.now);
       CHECK(node.Take().empty());
     }
   }
@@ -135,7 +135,7 @@ SCENARIO("a node that gave something back counts as full until it says what it h
   CHECK(node.Count(Kind::kSpillback) == 1);
   node.view.nodes[2].available = Parsed("CPU:2");  // As the GCS has it: this word is older.
   node.queue.OnClusterChanged(node.now);
-  node.queue.OnGivenBack(kA, 1, 2, 1, 0, node.now);
+  node.queue.OnGivenBack(kA, 1, 2, 1, 0, false, node.now);
   auto actions = node.Take();
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].wanted == 0);
@@ -245,7 +245,7 @@ SCENARIO("what an owner of another node returns unused is not granted to it agai
     CHECK(home.Take().size() == 2);  // One here, two there.
     home.queue.OnDemand(kA, Wants(1, "CPU:1", 3, /*backlog=*/0), home.now);
     CHECK(home.Take().empty());
-    home.queue.OnGivenBack(kA, 1, 2, 1, 1, home.now);
+    home.queue.OnGivenBack(kA, 1, 2, 1, 1, false, home.now);
     THEN("the other node is told its part, and nothing is looked for elsewhere") {
       const auto said = home.Take();
       REQUIRE(said.size() == 1);
@@ -264,13 +264,28 @@ SCENARIO("what needs nothing and comes back drains there, though the GCS has not
   auto actions = home.Take();
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].node == 2);
-  home.queue.OnGivenBack(kA, 1, 2, 1, 0, home.now);
+  home.queue.OnGivenBack(kA, 1, 2, 1, 0, false, home.now);
   for (const LeaseAction& action : home.Take()) actions.push_back(action);
   REQUIRE(actions.size() == 3);
   CHECK(actions[1].node == 2);
   CHECK(actions[1].wanted == 0);
   CHECK(actions[2].node == 3);
   CHECK(actions[2].wanted == 1);
+}
+
+SCENARIO("a lease that is returned says nothing of its node, where the next task goes as well") {
+  Node home("CPU:1");
+  home.AddNode(2, "CPU:2");
+  home.view.here().draining = true;
+  home.queue.OnDemand(kA, Wants(1, "", 2), home.now);
+  CHECK(home.Take().size() == 1);
+  // Of an earlier task; it crossed with this demand.
+  home.queue.OnGivenBack(kA, 1, 2, 1, 0, /*unneeded=*/true, home.now);
+  const auto actions = home.Take();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].node == 2);
+  CHECK(actions[0].wanted == 2);
+  CHECK(home.view.nodes[2].usable());
 }
 
 SCENARIO("leases that are returned from many nodes at once bring no new ones") {
@@ -284,8 +299,8 @@ SCENARIO("leases that are returned from many nodes at once bring no new ones") {
   home.queue.OnDemand(kA, Wants(1, "CPU:1", 4, /*backlog=*/0), home.now);
   home.queue.OnDemand(kA, Wants(1, "CPU:1", 3, /*backlog=*/0), home.now);
   home.Take();
-  home.queue.OnGivenBack(kA, 1, 2, 1, 1, home.now);
-  home.queue.OnGivenBack(kA, 1, 3, 1, 1, home.now);
+  home.queue.OnGivenBack(kA, 1, 2, 1, 1, false, home.now);
+  home.queue.OnGivenBack(kA, 1, 3, 1, 1, false, home.now);
   home.queue.OnDemand(kA, Wants(1, "CPU:1", 3, /*backlog=*/0), home.now);
   CHECK(home.queue.FindPending(kA, 1)->missing == 0);
   for (const LeaseAction& action : home.Take()) {
@@ -351,7 +366,7 @@ SCENARIO("in a large cluster a demand spreads step by step, and slowly where oth
     while (node.now - begin < 200 * kMillisecond) {
       all += asked.size();
       for (const LeaseAction& action : asked)
-        node.queue.OnGivenBack(kA, 1, action.node, action.hops, 0, node.now);
+        node.queue.OnGivenBack(kA, 1, action.node, action.hops, 0, false, node.now);
       node.Take();
       node.PassTime();
       asked = node.Take();

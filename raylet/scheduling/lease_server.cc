@@ -307,7 +307,7 @@ void LeaseServer::Drop(Demand& demand) {
 void LeaseServer::GiveBack(Demand& demand) {
   deps_.spillback.GiveBack(demand);
   deps_.demands.Dequeue(demand);
-  if (demand.wanted == 0) Drop(demand);
+  if (demand.wanted == 0 && demand.held == 0) Drop(demand);  // Leases that leave hold it.
 }
 
 LeaseServer::Served LeaseServer::RefuseAll(SchedulingClass& cls, ErrorKind error,

@@ -90,14 +90,16 @@ void Spillback::TakeBack(Demand& demand, uint32_t count) {
   }
 }
 
-bool Spillback::OnGivenBack(Demand& demand, NodeNumber node, uint32_t hops, uint32_t kept) {
+bool Spillback::OnGivenBack(Demand& demand, NodeNumber node, uint32_t hops, uint32_t kept,
+                            bool unneeded) {
   if (demand.hops + 1 != hops) return false;
   const bool is_news =
       std::any_of(demand.shares.begin(), demand.shares.end(),
                   [&](const auto& share) { return share.first == node && share.second > kept; });
   if (!is_news) return false;
-  demand.pace.given_back = true;
   SetShare(demand, node, kept);
+  if (unneeded) return true;  // It says nothing of the node.
+  demand.pace.given_back = true;
   const auto at_node = view_.nodes.find(node);
   if (demand.missing() > 0 && demand.cls->capacity->is_node() && at_node != view_.nodes.end()) {
     Resources& available = at_node->second.available;  // It came back for want of room.
@@ -107,7 +109,7 @@ bool Spillback::OnGivenBack(Demand& demand, NodeNumber node, uint32_t hops, uint
       needs_something = true;
     });
     // There is always room for what needs none: the node drains, of which the GCS has not told yet.
-    if (!needs_something) at_node->second.draining = true;
+    if (!needs_something) at_node->second.refuses = true;
   }
   return true;
 }
@@ -139,7 +141,7 @@ bool Spillback::BackIsDue(const Demand& demand, Nanos now) {
 
 void Spillback::GiveBack(Demand& demand) {
   demand.wanted = demand.useful() + demand.spillback;
-  actions_.GiveBack(demand);
+  actions_.GiveBack(demand, /*unneeded=*/false);
 }
 
 void Spillback::OnAdded(const Demand& demand) {

@@ -36,8 +36,9 @@ class Spillback {
   void SetShare(Demand& demand, NodeNumber node, uint32_t share);
   // Asks other nodes for `count` less in all.
   void TakeBack(Demand& demand, uint32_t count);
-  // `node`, which has `demand` for the `hops`-th time, keeps only `kept`. False: that is no news.
-  bool OnGivenBack(Demand& demand, NodeNumber node, uint32_t hops, uint32_t kept);
+  // `node`, which has `demand` for the `hops`-th time, keeps only `kept`, for want of room or since no
+  // more is needed there. False: that is no news.
+  bool OnGivenBack(Demand& demand, NodeNumber node, uint32_t hops, uint32_t kept, bool unneeded);
 
   // --- From other nodes. ---
   // `demand` came from another node just now. If nothing is free it queues here, so that what comes

@@ -6,7 +6,7 @@
 #include "raylet/scheduling/lease_parts_for_test.h"
 
 namespace sheaf::lease_queue_test {
-namespace {
+namespace spillback_test {
 
 SCENARIO("what other nodes are asked for is said once an event, absolutely") {
   LeaseParts node("CPU:1", {"CPU:8", "CPU:8"});
@@ -37,10 +37,10 @@ SCENARIO("what other nodes are asked for is said once an event, absolutely") {
     }
   }
   WHEN("a node keeps less") {
-    CHECK_FALSE(spillback.OnGivenBack(demand, 2, /*hops=*/2, 1));  // Of another time.
-    CHECK_FALSE(spillback.OnGivenBack(demand, 4, 1, 0));           // Was not asked.
-    CHECK(spillback.OnGivenBack(demand, 2, 1, 1));
-    CHECK_FALSE(spillback.OnGivenBack(demand, 2, 1, 1));  // A repeat.
+    CHECK_FALSE(spillback.OnGivenBack(demand, 2, /*hops=*/2, 1, false));  // Of another time.
+    CHECK_FALSE(spillback.OnGivenBack(demand, 4, 1, 0, false));           // Was not asked.
+    CHECK(spillback.OnGivenBack(demand, 2, 1, 1, false));
+    CHECK_FALSE(spillback.OnGivenBack(demand, 2, 1, 1, false));  // A repeat.
     CHECK(demand.spillback == 5);
     CHECK(node.view.nodes[2].available.cpu() < 2 * kUnit);  // It has no room for one more.
   }
@@ -107,5 +107,5 @@ TEST_CASE("a node matters while a demand is from it or with it") {
   CHECK_FALSE(matters(4));
 }
 
-}  // namespace
+}  // namespace spillback_test
 }  // namespace sheaf::lease_queue_test

@@ -2,6 +2,8 @@
 """What user code does to the event loop of an async actor: each call is answered all the same."""
 
 import asyncio
+import json
+import subprocess
 import sys
 import weakref
 
@@ -169,3 +171,98 @@ def test_an_argument_that_a_method_lets_go_of_is_free_while_it_waits(named):
     for _ in range(3):  # The first call, and those of a method that is known to wait.
         call = holder.lets_go.remote(array=array) if named else holder.lets_go.remote(array)
         assert sheaf.get(call, timeout=WAIT_S)
+
+
+_WAITERS = """
+import asyncio, json, os, signal, sys, threading, time
+import sheaf
+
+sheaf.init(num_cpus=1, log_to_driver=False)
+
+@sheaf.remote
+def slow():
+    time.sleep(600)
+
+refs = [slow.remote() for _ in range(4)]
+begun = threading.Barrier(6)
+said = {}
+
+async def awaits():
+    begun.wait()
+    try:
+        await refs[0]
+    except BaseException as error:
+        said["awaits"] = type(error).__name__
+    await refs[0]  # Again: at once.
+
+async def gathers():
+    begun.wait()
+    await asyncio.gather(*refs)
+
+async def wraps():
+    begun.wait()
+    await asyncio.wrap_future(refs[1].future())
+
+def future():
+    made = refs[2].future()
+    begun.wait()
+    made.result()
+
+def gets():
+    begun.wait()
+    sheaf.get(refs[3])
+
+def run(name, wait):
+    try:
+        wait()
+    except BaseException as error:
+        said[name] = type(error).__name__
+
+called = threading.Event()
+refs[0].future().add_done_callback(lambda _: called.set())
+waits = {
+    "again": lambda: asyncio.run(awaits()),
+    "gathers": lambda: asyncio.run(gathers()),
+    "wraps": lambda: asyncio.run(wraps()),
+    "future": future,
+    "gets": gets,
+}
+threads = [threading.Thread(target=run, args=each, daemon=True) for each in waits.items()]
+for thread in threads:
+    thread.start()
+begun.wait()
+time.sleep(0.1)
+if sys.argv[1] == "shutdown":
+    sheaf.shutdown()
+else:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat") as stat:
+                    parent = int(stat.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if parent == os.getpid():
+                os.kill(int(name), signal.SIGKILL)
+for thread in threads:
+    thread.join(30)
+stand = [thread.name for thread in threads if thread.is_alive()]
+anew = sys.argv[1] == "shutdown" and sheaf.is_initialized()
+print(json.dumps({"stand": stand, "called": called.wait(30), "anew": anew, "said": said}))
+"""
+
+
+@pytest.mark.parametrize("end", ["shutdown", "death"])
+def test_who_awaits_hears_of_the_end_of_the_node(end):
+    done = subprocess.run(
+        [sys.executable, "-c", _WAITERS, end], capture_output=True, text=True, timeout=3 * WAIT_S
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    said = result.pop("said")
+    assert result == {"stand": [], "called": True, "anew": False}
+    assert set(said) == {"awaits", "again", "gathers", "wraps", "future", "gets"}
+    if end == "death":
+        assert set(said.values()) == {"LocalRayletDiedError"}
+    else:  # Who looks when all is over hears that the session has ended.
+        assert set(said.values()) <= {"RaySystemError", "ValueError"}

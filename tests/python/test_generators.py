@@ -136,6 +136,14 @@ def test_async_iteration():
     assert asyncio.run(asyncio.wait_for(collect(), WAIT_S)) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("wrapped", [lambda items: items, lambda items: [items]])
+def test_a_generator_stays_in_its_process_and_says_so(wrapped):
+    items = stream.remote(1)
+    with pytest.raises(TypeError, match="stays in the process that made the call"):
+        sheaf.put(wrapped(items))
+    assert sheaf.get(next(items), timeout=WAIT_S) == 0
+
+
 def test_wait_takes_generators_and_keeps_its_timeout(tmp_path):
     @sheaf.remote(num_cpus=0)
     def held(go_on):

@@ -161,19 +161,40 @@ def test_calls_of_a_dropped_actor_arrive_though_its_owner_leaves_first(notes):
     arrive(notes, list(range(4)))
 
 
-def test_a_placement_group_lives_on_when_the_worker_that_made_it_has_left():
-    @sheaf.remote(max_calls=1, num_cpus=0)
-    def make():
-        group = sheaf.util.placement_group([{"CPU": 1}])
-        assert group.wait(WAIT_S)
-        return group, os.getpid()
+@sheaf.remote(max_calls=1, num_cpus=0)
+def make_group():
+    group = sheaf.util.placement_group([{"CPU": 1}])
+    assert group.wait(WAIT_S)
+    return group, os.getpid()
 
-    group, pid = sheaf.get(make.remote(), timeout=WAIT_S)
+
+@sheaf.remote(num_cpus=0)
+class GroupMaker:
+    def make(self):
+        return sheaf.get(make_group.remote(), timeout=WAIT_S)
+
+
+@pytest.mark.parametrize("caller", ["driver", "detached"])
+def test_a_placement_group_lives_on_when_the_worker_that_made_it_has_left(caller):
+    if caller == "driver":
+        group, pid = sheaf.get(make_group.remote(), timeout=WAIT_S)
+    else:
+        maker = GroupMaker.options(name="maker", lifetime="detached").remote()
+        group, pid = sheaf.get(maker.make.remote(), timeout=WAIT_S)
     wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the worker did not leave")
     in_group = sheaf.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group)
     seven = Seven.options(num_cpus=1, scheduling_strategy=in_group).remote()
     assert sheaf.get(seven.get.remote(), timeout=WAIT_S) == 7
-    sheaf.util.remove_placement_group(group)
+    if caller == "driver":
+        sheaf.util.remove_placement_group(group)
+    else:  # It ends with the actor.
+        sheaf.kill(maker)
+        wait_until(lambda: group.id.hex() not in running_groups(), "the group is there still")
+
+
+def running_groups():
+    table = sheaf.util.placement_group_table()
+    return [key for key, row in table.items() if row["state"] != "REMOVED"]
 
 
 class AsyncCaller:

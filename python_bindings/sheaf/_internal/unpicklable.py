@@ -101,6 +101,18 @@ def find(value: Any, error: Exception, problem_of: Problem) -> tuple[str, Any, E
     return path, value, error
 
 
+def _refuses(value: Any) -> bool:
+    """Whether its class itself says that it cannot be pickled, whatever it is made of."""
+    kind = type(value)
+    if kind.__reduce__ is object.__reduce__ and kind.__reduce_ex__ is object.__reduce_ex__:
+        return False
+    try:
+        value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        return True
+    return False
+
+
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     """What `value` is made of, with the step that leads there."""
     if isinstance(value, dict):
@@ -135,7 +147,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, types.MethodType):
         yield ".__self__", value.__self__
         yield ".__func__", value.__func__
-    else:
+    elif not _refuses(value):
         for name, item in list(getattr(value, "__dict__", {}).items()):
             yield f".{name}", item
         for kind in type(value).__mro__:

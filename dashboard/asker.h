@@ -29,6 +29,7 @@ absl::StatusOr<proto::StateAnswer> Asked(const AskNode& ask, const proto::StateQ
 // 400, 404 or 503: whose fault it is that there is no answer.
 int HttpStatusOf(const absl::Status& status);
 
+inline constexpr Nanos kAskTime = 10 * kSecond;  // How long one question may take.
 inline constexpr size_t kAskedAtOnce = 16;
 inline constexpr size_t kWaiting = 100;
 

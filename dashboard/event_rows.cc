@@ -22,7 +22,6 @@
 namespace sheaf::dashboard {
 namespace {
 
-constexpr Nanos kAskTime = 10 * kSecond;
 constexpr uint32_t kDefaultLimit = 100;
 
 // "2026-11-26 13:40:00.123", local time, as Ray writes it.

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 namespace sheaf::dashboard {
-namespace {
+namespace job_request_test {
 
 std::string ErrorOf(std::string_view body) {
   const auto parsed = ParseJobRequest(body, "key");
@@ -14,8 +14,6 @@ std::string ErrorOf(std::string_view body) {
 bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
-
-}  // namespace
 
 SCENARIO("a request to submit a job is read as Ray's clients write it") {
   const auto parsed = ParseJobRequest(
@@ -94,4 +92,5 @@ SCENARIO("a wrong request is refused with the name of the field") {
                  "java_jars"));
 }
 
+}  // namespace job_request_test
 }  // namespace sheaf::dashboard

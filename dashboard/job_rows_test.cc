@@ -7,7 +7,7 @@
 #include "http/json.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace job_rows_test {
 
 using S = proto::Submission;
 
@@ -39,8 +39,6 @@ proto::JobRow Driver(uint32_t job, const std::string& metadata) {
   row.set_metadata(metadata);
   return row;
 }
-
-}  // namespace
 
 SCENARIO("a submission has all fields of a job, in each of its states") {
   for (int state = 0; S::State_IsValid(state); ++state) {
@@ -115,4 +113,5 @@ SCENARIO("drivers belong to the submission that their metadata name") {
   CHECK(Parsed(DriverJson(Driver(4, "no JSON"), {})).at("metadata").as_object().empty());
 }
 
+}  // namespace job_rows_test
 }  // namespace sheaf::dashboard

@@ -11,8 +11,6 @@
 namespace sheaf::dashboard {
 namespace {
 
-constexpr Nanos kAskTime = 10 * kSecond;
-
 absl::StatusOr<proto::StateAnswer> Question(const AskNode& ask, proto::StateQuery::What what) {
   proto::StateQuery query;
   query.set_what(what);
@@ -31,7 +29,7 @@ absl::StatusOr<ProcessId> OfActor(const AskNode& ask, const std::string& actor) 
   return absl::NotFoundError(absl::StrCat("there is no actor ", actor));
 }
 
-absl::StatusOr<ProcessId> OfTask(const AskNode& ask, const std::string& task) {
+absl::StatusOr<ProcessId> ProcessOfTask(const AskNode& ask, const std::string& task) {
   proto::StateQuery query;
   query.set_what(proto::StateQuery::TASKS);
   query.set_limit(kMaxLimit);
@@ -69,7 +67,7 @@ absl::StatusOr<ProcessId> OfPid(const AskNode& ask, const ProcessName& name) {
 
 absl::StatusOr<ProcessId> FindProcess(const AskNode& ask, const ProcessName& name) {
   if (!name.actor.empty()) return OfActor(ask, name.actor);
-  if (!name.task.empty()) return OfTask(ask, name.task);
+  if (!name.task.empty()) return ProcessOfTask(ask, name.task);
   return OfPid(ask, name);
 }
 

@@ -3,7 +3,7 @@
 #include "dashboard/routes_for_test.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace route_bounds_test {
 
 TEST_CASE("of a list that is cut short nodes choose what is wanted, where they can") {
   std::vector<proto::StateQuery> asked;
@@ -53,5 +53,5 @@ TEST_CASE("of more values than an answer holds neighbours become their mean") {
   CHECK(answer.size() < 3'000'000);
 }
 
-}  // namespace
+}  // namespace route_bounds_test
 }  // namespace sheaf::dashboard

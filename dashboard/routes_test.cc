@@ -4,7 +4,7 @@
 #include "dashboard/state_rows.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace routes_test {
 
 // Beside the small cluster: what waits, and what has happened.
 absl::StatusOr<proto::StateAnswer> BusyCluster(const proto::StateQuery& query, Nanos timeout) {
@@ -364,5 +364,5 @@ TEST_CASE("every route is for whom its right says, on every listener") {
          {"Cookie: sheaf-session=s3cret\r\n", 0, 401}});
 }
 
-}  // namespace
+}  // namespace routes_test
 }  // namespace sheaf::dashboard

@@ -16,8 +16,6 @@
 namespace sheaf::dashboard {
 namespace {
 
-constexpr Nanos kAskTime = 10 * kSecond;
-
 // kInvalidArgument: what is wrong with the request.
 absl::StatusOr<proto::StateQuery> QueryOf(const http::Request& request) {
   proto::StateQuery query;

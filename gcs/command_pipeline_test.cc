@@ -7,7 +7,7 @@
 #include "gcs/gcs_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace command_pipeline_test {
 
 proto::GcsRequest WithSequence(proto::GcsRequest request, uint64_t sequence,
                                uint64_t confirmed = 0) {
@@ -21,8 +21,6 @@ size_t AnswerRows(GcsWorld& world) {
   for (const auto& [key, value] : world.disk()) rows += key.first == Table::kAnswers;
   return rows;
 }
-
-}  // namespace
 
 SCENARIO("nobody hears of a write before it is durable") {
   GcsWorld world;
@@ -158,4 +156,5 @@ SCENARIO("a client that never confirms is refused in the end") {
   CHECK(Is(world.Ask({node, 1}, confirming), ErrorKind::kNone));
 }
 
+}  // namespace command_pipeline_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "proto/gcs.pb.h"
 
 namespace sheaf {
-namespace {
+namespace frames_ahead_test {
 
 constexpr ProcessId kRaylet = RayletOf(3), kProcess{3, 7};
 
@@ -69,5 +69,5 @@ TEST_CASE("what is no message of the GCS goes where it was put") {
   CHECK_FALSE(GoesAhead(FrameKind::kPushTask, ""));
 }
 
-}  // namespace
+}  // namespace frames_ahead_test
 }  // namespace sheaf

@@ -16,7 +16,7 @@
 #include "gcs/gcs_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace gcs_process_test {
 
 // Posts requests and waits for their replies.
 class Raylet {
@@ -64,8 +64,6 @@ class Raylet {
   std::map<uint64_t, proto::GcsReply> replies_;
   uint64_t sequence_ = 0;
 };
-
-}  // namespace
 
 SCENARIO(
     "a GCS process remembers across its end what is in its database, and nothing without one") {
@@ -209,4 +207,5 @@ SCENARIO(
   }
 }
 
+}  // namespace gcs_process_test
 }  // namespace sheaf

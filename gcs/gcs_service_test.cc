@@ -7,7 +7,7 @@
 #include "gcs/gcs_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace gcs_service_test {
 
 proto::GcsRequest SubscribeTo(proto::Subscribe::Channel channel, uint64_t subscription,
                               const std::string& key = "", const std::string& name_space = "") {
@@ -18,8 +18,6 @@ proto::GcsRequest SubscribeTo(proto::Subscribe::Channel channel, uint64_t subscr
   request.mutable_subscribe()->set_name_space(name_space);
   return request;
 }
-
-}  // namespace
 
 SCENARIO("every request of the protocol has an operation, and is answered") {
   GcsWorld world;
@@ -329,4 +327,5 @@ SCENARIO("operations are counted by name") {
   CHECK(stats.keys == 1);
 }
 
+}  // namespace gcs_service_test
 }  // namespace sheaf

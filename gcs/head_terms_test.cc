@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 namespace sheaf {
-namespace {
+namespace head_terms_test {
 
 constexpr Nanos kThen = 1'700'000'000 * kSecond;
 
@@ -19,5 +19,5 @@ SCENARIO("a head that another replaced in its sleep stays the older one when its
   CHECK(old.Least(kThen + 60 * kSecond) < taken_over);
 }
 
-}  // namespace
+}  // namespace head_terms_test
 }  // namespace sheaf

@@ -6,12 +6,10 @@
 #include "base/fake_clock.h"
 
 namespace sheaf {
-namespace {
+namespace health_monitor_test {
 
 using Changes = std::vector<HealthMonitor::Change>;
 constexpr Nanos kStep = 100 * kMillisecond;
-
-}  // namespace
 
 SCENARIO("a silent node is suspect after one second and dead, once, after five") {
   FakeClock clock;
@@ -102,4 +100,5 @@ SCENARIO("a node that left is not missed") {
   }
 }
 
+}  // namespace health_monitor_test
 }  // namespace sheaf

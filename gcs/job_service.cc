@@ -10,7 +10,7 @@
 namespace sheaf {
 namespace {
 
-constexpr char kLastNumberKey[] = "last_job";
+constexpr char kLastJobKey[] = "last_job";
 
 // What listings and subscribers need not (and, of the environment, should not) see.
 proto::JobInfo Public(const proto::JobInfo& info) {
@@ -67,7 +67,7 @@ void JobService::Register(CallPtr call, const proto::RegisterJob& request) {
                           registered->set_job(info.job());
                           registered->set_name_space(info.start().name_space());
                           outcome.writes = {
-                              {Table::kMeta, kLastNumberKey, RowKey(last_number_)},
+                              {Table::kMeta, kLastJobKey, RowKey(last_number_)},
                               {Table::kJobs, RowKey(info.job()), info.SerializeAsString()}};
                           outcome.apply = [this, info] {
                             table_.Put(info);

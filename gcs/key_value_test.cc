@@ -5,7 +5,7 @@
 #include "gcs/key_value_table.h"
 
 namespace sheaf {
-namespace {
+namespace key_value_test {
 
 std::string Row(std::string_view name_space, std::string_view key) {
   return KeyValueTable::RowOf(name_space, key).value();
@@ -18,8 +18,6 @@ proto::GcsRequest KvDelete(const std::string& key, bool prefix) {
   request.mutable_kv_delete()->set_prefix(prefix);
   return request;
 }
-
-}  // namespace
 
 SCENARIO("name spaces do not leak into one another, whatever bytes they have") {
   CHECK(Row("a", "bc") != Row("ab", "c"));
@@ -123,8 +121,6 @@ SCENARIO("a full store says what fills it and what to do") {
   CHECK(Is(world.Ask({node, 1}, KvPut("k", std::string(120, 'v'))), ErrorKind::kNone));
 }
 
-namespace {
-
 // Jobs that own keys.
 struct OwnersWorld : GcsWorld {
   proto::GcsReply Put(JobNumber job, const std::string& key, const std::string& value = "code",
@@ -165,8 +161,6 @@ struct OwnersWorld : GcsWorld {
   const JobNumber first = AddJob(node, 1);
   const JobNumber second = AddJob(node, 2);
 };
-
-}  // namespace
 
 SCENARIO("what jobs put goes with the last of them, and users' keys stay") {
   OwnersWorld world;
@@ -260,4 +254,5 @@ SCENARIO("keys are listed with their sizes and owners") {
   CHECK(world.Ask({world.node, 1}, list).kv_listing().keys() == 0);
 }
 
+}  // namespace key_value_test
 }  // namespace sheaf

@@ -13,7 +13,7 @@
 namespace sheaf {
 namespace {
 
-constexpr char kLastNumberKey[] = "last_node";
+constexpr char kLastNodeKey[] = "last_node";
 constexpr char kLeft[] = "left";
 constexpr size_t kNonceBytes = 16;
 constexpr size_t kMaxLabels = 1000;
@@ -115,7 +115,7 @@ void NodeService::Register(CallPtr call, const proto::RegisterNode& request,
     (*info.mutable_labels())[kNodeIdLabel] = NodeIdText(info.node());
     info.set_start_time_unix_s(request.start_time_unix_s());
     registered->set_node(info.node());
-    outcome.writes = {{Table::kMeta, kLastNumberKey, RowKey(last_number_)},
+    outcome.writes = {{Table::kMeta, kLastNodeKey, RowKey(last_number_)},
                       {Table::kNodes, RowKey(info.node()), Row(info)}};
     outcome.apply = [this, info, replaces = request.replaces()] {
       table_.Put(info);

@@ -6,7 +6,7 @@
 #include "gcs/gcs_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace node_test {
 
 proto::HeartbeatReply HeartbeatOf(GcsWorld& world, NodeNumber node) {
   proto::GcsRequest request;
@@ -23,8 +23,6 @@ proto::NodeInfo Find(GcsWorld& world, NodeNumber asker, NodeNumber node) {
   }
   return {};
 }
-
-}  // namespace
 
 SCENARIO("the states of a node and of a job only go forwards") {
   using N = proto::NodeInfo;
@@ -376,4 +374,5 @@ SCENARIO("listings do not show a job's environment") {
   CHECK(job.start().environ_size() == 0);
 }
 
+}  // namespace node_test
 }  // namespace sheaf

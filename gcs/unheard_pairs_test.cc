@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace sheaf {
-namespace {
+namespace unheard_pairs_test {
 
 // Reports each second, and what was decided: (second, node).
 struct World {
@@ -34,8 +34,6 @@ struct World {
   }
 };
 using Verdicts = std::vector<std::pair<int, NodeNumber>>;
-
-}  // namespace
 
 SCENARIO(
     "of two nodes that do not hear each other one goes, after a while in which others may speak") {
@@ -109,4 +107,5 @@ SCENARIO(
   CHECK(judged - reported < 6 * (reported - begin));
 }
 
+}  // namespace unheard_pairs_test
 }  // namespace sheaf

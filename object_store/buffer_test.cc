@@ -16,7 +16,7 @@
 #include "object_store/store_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace buffer_test {
 
 TEST_CASE("a heap buffer holds its bytes as long as a slice lives") {
   Buffer whole = Buffer::FromString(Pattern(1000, 1));
@@ -145,5 +145,5 @@ TEST_CASE("memory that this process has not written to before is readied for it,
   CHECK(PagesEntered(*buffer) == 0);  // It is warm, as far as the client knows.
 }
 
-}  // namespace
+}  // namespace buffer_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "object_store/store_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace machine_memory_test {
 
 // A machine made of files.
 class FakeMachine {
@@ -69,5 +69,5 @@ TEST_CASE("this machine can be read") {
   CHECK(ReadMachineMemory().available_bytes > 0);
 }
 
-}  // namespace
+}  // namespace machine_memory_test
 }  // namespace sheaf

@@ -12,7 +12,7 @@
 #include "object_store/store_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace slot_pages_test {
 
 constexpr uint32_t kSlots = ArenaShape::For(16 * kMiB).slot_count;
 
@@ -298,5 +298,5 @@ SCENARIO(
   CHECK(node.observer.violations.empty());
 }
 
-}  // namespace
+}  // namespace slot_pages_test
 }  // namespace sheaf

@@ -22,7 +22,7 @@
 #include "object_store/store_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace store_processes_test {
 
 constexpr FrameKind kTellReaders{1};  // Writer -> test -> readers: ObjectName[1].
 constexpr FrameKind kProgress{2};     // Reader -> test: uint64_t objects verified so far.
@@ -431,7 +431,7 @@ TEST_CASE("killed writers, stopped and killed readers: no wrong byte, no leak") 
   CHECK(stats.waiting_requests == 0);
 }
 
-}  // namespace
+}  // namespace store_processes_test
 }  // namespace sheaf
 
 #endif

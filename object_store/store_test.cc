@@ -8,7 +8,7 @@
 #include "object_store/store_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace store_test {
 
 SCENARIO("an object that one process seals is read by another without a copy") {
   StoreNode node(64 * kMiB);
@@ -344,5 +344,5 @@ SCENARIO("a frame that makes no sense harms nobody") {
   CHECK(node.server->Stats().used_bytes == used);
 }
 
-}  // namespace
+}  // namespace store_test
 }  // namespace sheaf

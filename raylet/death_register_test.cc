@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 namespace sheaf {
-namespace {
+namespace death_register_test {
 
 struct Node {
   Node() {
@@ -90,5 +90,5 @@ SCENARIO("of whom nothing is left is known for a while") {
   CHECK(node.deaths.EndedWithin(3 * kSecond, 4 * kSecond) == std::vector{ProcessId{1, 8}});
 }
 
-}  // namespace
+}  // namespace death_register_test
 }  // namespace sheaf

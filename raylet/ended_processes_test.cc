@@ -9,7 +9,7 @@
 #include "raylet/objects/fake_block_source.h"
 
 namespace sheaf {
-namespace {
+namespace ended_processes_test {
 
 struct Node : NodeParts {
   StoreNode store{8 * kMiB, {.node = kNode}};
@@ -115,5 +115,5 @@ SCENARIO("a driver that said goodbye need not exit") {
   CHECK(node.IsForgotten(driver));
 }
 
-}  // namespace
+}  // namespace ended_processes_test
 }  // namespace sheaf

@@ -6,7 +6,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace raylet_deaths_test {
 
 ObjectId Object(ProcessId owner, uint64_t sequence) { return ObjectId::Make(owner, sequence, 1); }
 
@@ -423,5 +423,5 @@ SCENARIO("a worker that attaches when nobody wants it any more is ended") {
   CHECK(node.launcher.WasKilled({RayletNode::kNode, 4711}));
 }
 
-}  // namespace
+}  // namespace raylet_deaths_test
 }  // namespace sheaf

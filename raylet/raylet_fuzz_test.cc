@@ -8,7 +8,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace raylet_fuzz_test {
 
 constexpr FrameKind kKinds[] = {FrameKind::kJobStart,
                                 FrameKind::kLeaseDemand,
@@ -297,5 +297,5 @@ SCENARIO("after any history, when all processes are gone nothing is left") {
   CHECK(stats.swept == 0);
 }
 
-}  // namespace
+}  // namespace raylet_fuzz_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace raylet_gcs_test {
 
 SCENARIO("a request to the GCS that is not answered is sent again") {
   RayletNode node;
@@ -217,5 +217,5 @@ SCENARIO("waits for a node end when nobody has heard it, nor the GCS, for a minu
   }
 }
 
-}  // namespace
+}  // namespace raylet_gcs_test
 }  // namespace sheaf

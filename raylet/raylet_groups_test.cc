@@ -6,7 +6,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace raylet_groups_test {
 
 proto::GroupRequest GroupOf(ProcessId creator, int bundles, double cpus) {
   proto::GroupRequest request;
@@ -251,5 +251,5 @@ SCENARIO("a placement group whose registration is on its way is there to be watc
   }
 }
 
-}  // namespace
+}  // namespace raylet_groups_test
 }  // namespace sheaf

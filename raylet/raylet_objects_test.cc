@@ -3,7 +3,7 @@
 #include "raylet/raylet_objects_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace raylet_objects_test {
 
 TEST_CASE("a process gets an object of another node, and its owner hears of the copy") {
   Objects node;
@@ -301,5 +301,5 @@ TEST_CASE("while somebody waits in vain for room in the store no further argumen
   CHECK(node.Held(node.driver) == std::vector<uint64_t>{3});
 }
 
-}  // namespace
+}  // namespace raylet_objects_test
 }  // namespace sheaf

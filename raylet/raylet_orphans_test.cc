@@ -4,7 +4,7 @@
 #include "raylet/raylet_objects_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace raylet_orphans_test {
 
 struct Orphans : Objects {
   Orphans() { Nodes({2, 3}); }
@@ -264,5 +264,5 @@ SCENARIO("a process that asks about more orphans at once than a frame may have i
   CHECK(node.Received<proto::Shutdown>(node.driver, FrameKind::kShutdown).size() == 1);
 }
 
-}  // namespace
+}  // namespace raylet_orphans_test
 }  // namespace sheaf

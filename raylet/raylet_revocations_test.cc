@@ -6,7 +6,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace raylet_revocations_test {
 
 // One CPU: `stopped` holds it, `other` waits.
 struct StoppedOwner {
@@ -33,8 +33,6 @@ struct StoppedOwner {
   ProcessId stopped, other, worker;
   proto::LeaseGrant grant;
 };
-
-}  // namespace
 
 SCENARIO("an owner that answers within a second keeps its worker to itself") {
   StoppedOwner t;
@@ -144,4 +142,5 @@ SCENARIO("a worker returns only what its raylet has asked back") {
   CHECK(node.raylet->figures().Get().leases == 1);
 }
 
+}  // namespace raylet_revocations_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace raylet_test {
 
 SCENARIO("workers start before the GCS has registered the job") {
   RayletNode node;
@@ -493,5 +493,5 @@ SCENARIO("heartbeats go out each period; a fenced node ends") {
   CHECK(node.launcher.killed.size() == 2);
 }
 
-}  // namespace
+}  // namespace raylet_test
 }  // namespace sheaf

@@ -7,7 +7,7 @@
 #include "base/fake_clock.h"
 
 namespace sheaf {
-namespace {
+namespace sweeper_test {
 
 SCENARIO("each entry of each table is looked at once in a pass, a few at a time") {
   FakeClock clock;
@@ -69,5 +69,5 @@ SCENARIO("a long silence makes one pass, not many") {
   CHECK(looked_at == 3);
 }
 
-}  // namespace
+}  // namespace sweeper_test
 }  // namespace sheaf

@@ -6,7 +6,7 @@
 #include "rpc/link_wire.h"
 
 namespace sheaf {
-namespace {
+namespace link_fetch_test {
 
 std::string PayloadOf(BlockParts& parts) {
   const BlockParts::Part part = parts.Next();
@@ -87,5 +87,5 @@ TEST_CASE("parts that do not follow each other are refused") {
   CHECK_FALSE(assembly.complete());
 }
 
-}  // namespace
+}  // namespace link_fetch_test
 }  // namespace sheaf

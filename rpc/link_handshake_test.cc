@@ -7,7 +7,7 @@
 #include "rpc/fetch_session.h"
 
 namespace sheaf {
-namespace {
+namespace link_handshake_test {
 
 const std::string kToken(32, 't');
 
@@ -137,5 +137,5 @@ TEST_CASE("who answers shows that it is the other end, and not the asking one") 
   CHECK(FetchSession(SecretBytes(), 1, true, RayletOf(3)).Proof(nonce) != right);
 }
 
-}  // namespace
+}  // namespace link_handshake_test
 }  // namespace sheaf

@@ -11,7 +11,7 @@
 #include "rpc/aligned_copy_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace link_state_test {
 
 constexpr ProcessId kA{1, 0}, kB{2, 0};
 
@@ -482,5 +482,5 @@ TEST_CASE("every frame once and in order, over connections that are cut at any p
   CHECK(cuts > 10);
 }
 
-}  // namespace
+}  // namespace link_state_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "rpc/security/tls_directory_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace links_certificates_test {
 
 constexpr ProcessId kOne{1, 0}, kTwo{2, 0}, kThree{3, 0}, kFour{4, 0};
 
@@ -145,5 +145,5 @@ TEST_CASE("of one authority's certificates only those with the name of nodes let
   }
 }
 
-}  // namespace
+}  // namespace links_certificates_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "rpc/proxy_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace links_faults_test {
 
 constexpr ProcessId kOne{1, 0}, kTwo{2, 0};
 
@@ -370,5 +370,5 @@ TEST_CASE("a fetch ends, whatever happens to the other end") {
   kept.clear();
 }
 
-}  // namespace
+}  // namespace links_faults_test
 }  // namespace sheaf

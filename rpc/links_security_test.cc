@@ -14,7 +14,7 @@
 #include "rpc/security/tls_directory_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace links_security_test {
 
 constexpr ProcessId kOne{1, 0}, kTwo{2, 0}, kThree{3, 0};
 
@@ -316,5 +316,5 @@ TEST_CASE("a port tells nothing to those who do not speak its language") {
   CHECK(answer.size() < 200);                      // HTTP/2 settings and a goodbye.
 }
 
-}  // namespace
+}  // namespace links_security_test
 }  // namespace sheaf

@@ -5,7 +5,7 @@
 #include "rpc/links_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace links_test {
 
 constexpr ProcessId kOne{1, 0}, kTwo{2, 0}, kThree{3, 0};
 
@@ -100,5 +100,5 @@ TEST_CASE("a block is fetched, over links that do not stand yet too") {
   CHECK(one.links().figures().fetched_bytes == 80'000);
 }
 
-}  // namespace
+}  // namespace links_test
 }  // namespace sheaf

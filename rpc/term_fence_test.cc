@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 namespace sheaf {
-namespace {
+namespace term_fence_test {
 
 const GcsTerm kOld = GcsTerm::Of("the cluster's id", 4), kNew = GcsTerm::Of("the cluster's id", 5);
 
@@ -35,5 +35,5 @@ TEST_CASE("a GCS ends when anybody follows a later one of its cluster, and follo
   CHECK(gcs.term().term == 4);
 }
 
-}  // namespace
+}  // namespace term_fence_test
 }  // namespace sheaf

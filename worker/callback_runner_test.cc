@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace sheaf {
-namespace {
+namespace callback_runner_test {
 
 using namespace std::chrono_literals;
 
@@ -105,5 +105,5 @@ TEST_CASE("closing waits as long as it is told, and loses what it is told") {
   }
 }
 
-}  // namespace
+}  // namespace callback_runner_test
 }  // namespace sheaf

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 namespace sheaf {
-namespace {
+namespace describe_death_test {
 
 proto::Death Death(proto::Death::Cause cause, int code, const char* message) {
   proto::Death death;
@@ -27,5 +27,5 @@ TEST_CASE("a death is told once, however many tell of it", "[describe_death]") {
         "was ended on request: its driver left");
 }
 
-}  // namespace
+}  // namespace describe_death_test
 }  // namespace sheaf

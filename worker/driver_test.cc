@@ -10,7 +10,7 @@
 #include "worker/current_call.h"
 
 namespace sheaf {
-namespace {
+namespace driver_test {
 
 constexpr uint32_t kBell = 1;
 const uint32_t kSleepers = 120 * std::max(UsableCores(), 2);
@@ -59,8 +59,6 @@ struct DriverTest : FrameHandler, Driver::Host {
   int ticks = 0;
   std::unique_ptr<Driver> driver = Make(/*of_user=*/true);
 };
-
-}  // namespace
 
 SCENARIO("a wait ends when it has what it waits for, or its time has passed") {
   DriverTest test;
@@ -295,4 +293,5 @@ SCENARIO("bells that were put off are rung when the driver ends") {
   CHECK(test.AllAreAwake());
 }
 
+}  // namespace driver_test
 }  // namespace sheaf

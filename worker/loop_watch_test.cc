@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 namespace sheaf {
-namespace {
+namespace loop_watch_test {
 
 struct WatchTest {
   WatchTest() { REQUIRE(watch.Open(loop.get()).ok()); }
@@ -19,8 +19,6 @@ struct WatchTest {
   UniqueFd loop{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   LoopWatch watch;
 };
-
-}  // namespace
 
 SCENARIO("what a descriptor says ends one wait of the loop") {
   WatchTest test;
@@ -60,4 +58,5 @@ SCENARIO("what is no descriptor is refused") {
   watch.Leave();
 }
 
+}  // namespace loop_watch_test
 }  // namespace sheaf

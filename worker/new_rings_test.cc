@@ -5,7 +5,7 @@
 #include <deque>
 
 namespace sheaf {
-namespace {
+namespace new_rings_test {
 
 constexpr ProcessId kOne{1, 5}, kTwo{1, 6}, kThree{1, 7};
 
@@ -96,5 +96,5 @@ TEST_CASE("the end of the raylet is not taken for a loss") {
   CHECK(absl::IsUnavailable(lost.status()));
 }
 
-}  // namespace
+}  // namespace new_rings_test
 }  // namespace sheaf

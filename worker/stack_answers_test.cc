@@ -9,7 +9,7 @@
 #include "base/testing/wait_until_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace stack_answers_test {
 
 // What was sent, by the numbers of the questions.
 struct Sent {
@@ -75,5 +75,5 @@ SCENARIO("an answer that is found after the end is not sent") {
   CHECK(sent.count() == 0);
 }
 
-}  // namespace
+}  // namespace stack_answers_test
 }  // namespace sheaf

@@ -20,7 +20,7 @@ constexpr uint32_t kMostLanes = 32;
 constexpr uint32_t kEventsShown = 50;
 constexpr Nanos kEventsPeriod = kSecond, kEventsPeriodWithoutGcs = 10 * kSecond;
 constexpr Nanos kPatience = 800 * kMillisecond;  // With nodes; the others are shown in time.
-constexpr Nanos kAskTime = 5 * kSecond;
+constexpr Nanos kEventsAskTime = 5 * kSecond;
 constexpr uint16_t kGoingAway = 1001;
 
 absl::StatusOr<uint32_t> LanesOf(const http::Request& request) {
@@ -93,7 +93,7 @@ absl::StatusOr<proto::StateAnswer> LiveFeed::AskDigests(uint32_t lanes, bool fro
       cursor.clear_at_ns();
     }
   }
-  absl::StatusOr<proto::StateAnswer> answer = ask_(query, kAskTime);
+  absl::StatusOr<proto::StateAnswer> answer = ask_(query, kEventsAskTime);
   if (!answer.ok()) return answer;
   if (!answer->error().empty()) return absl::UnavailableError(answer->error());
   NameLate(*answer);
@@ -146,7 +146,7 @@ void LiveFeed::LookAtEvents() {
   query.set_what(proto::StateQuery::EVENTS);
   query.set_limit(kEventsShown);
   query.set_after(last_event_);
-  absl::StatusOr<proto::StateAnswer> answer = ask_(query, kAskTime);
+  absl::StatusOr<proto::StateAnswer> answer = ask_(query, kEventsAskTime);
   // Without the GCS each question waits; digests shall not.
   if (!answer.ok() || answer->truncated()) next_events_ = now + kEventsPeriodWithoutGcs;
   if (!answer.ok() || answer->events_size() == 0) return;

@@ -15,7 +15,7 @@
 #include "http/server.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace live_feed_test {
 
 using http::Client;
 using http::StatusOf;
@@ -248,5 +248,5 @@ TEST_CASE("a request for what is not there says what there is") {
   }
 }
 
-}  // namespace
+}  // namespace live_feed_test
 }  // namespace sheaf::dashboard

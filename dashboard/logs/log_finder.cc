@@ -14,8 +14,6 @@
 namespace sheaf::dashboard {
 namespace {
 
-constexpr Nanos kAskTime = 10 * kSecond;
-
 absl::StatusOr<proto::StateAnswer> Ask(const AskNode& ask, proto::StateQuery query) {
   absl::StatusOr<proto::StateAnswer> answer = ask(query, kAskTime);
   if (!answer.ok()) return absl::UnavailableError(answer.status().message());

@@ -15,7 +15,7 @@
 #include "dashboard/logs/logs_for_test.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace log_follower_test {
 
 using Fixture = LogFixture;
 
@@ -159,5 +159,5 @@ TEST_CASE("what is held of a log is bounded in the form that is sent, whatever i
   }
 }
 
-}  // namespace
+}  // namespace log_follower_test
 }  // namespace sheaf::dashboard

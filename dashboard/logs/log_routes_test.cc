@@ -13,7 +13,7 @@
 #include "http/json.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace log_routes_test {
 
 using Fixture = LogFixture;
 
@@ -168,5 +168,5 @@ TEST_CASE("a job whose node dies is followed until that is recorded, and its end
   CHECK_FALSE(client.Read("[sheaf: trouble with node 2]\n").empty());
 }
 
-}  // namespace
+}  // namespace log_routes_test
 }  // namespace sheaf::dashboard

@@ -8,7 +8,7 @@
 #include "http/json.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace log_text_test {
 
 // Whatever the pieces, the text is the same.
 std::string InPieces(LogText::Form form, const std::string& text, size_t piece) {
@@ -20,8 +20,6 @@ std::string InPieces(LogText::Form form, const std::string& text, size_t piece) 
 
 const std::string kHostile(
     "a\x1b[1;31mred\x1b[0m \xc3\xa9\xf0\x9f\x8c\xbe \x1b[K\0\xff\xfe\x1b] \xe2\x82", 34);
-
-}  // namespace
 
 SCENARIO("colours go, wherever a piece ends, and all else stays as it is") {
   const std::string plain = InPieces(LogText::Form::kWithoutAnsiCodes, kHostile, kHostile.size());
@@ -68,4 +66,5 @@ SCENARIO("what is said of a log stands on a line of its own") {
   CHECK(text.Words("[more]\n") == "[more]\n");
 }
 
+}  // namespace log_text_test
 }  // namespace sheaf::dashboard

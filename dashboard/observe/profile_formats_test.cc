@@ -10,7 +10,7 @@
 #include "proto/pprof.pb.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace profile_formats_test {
 
 void Add(proto::StateAnswer& answer, uint32_t parent, const char* function, uint64_t self_us) {
   proto::ProfileNode& node = *answer.add_profile();
@@ -102,5 +102,5 @@ SCENARIO("parents that come behind their children, or are not there, are none") 
   }
 }
 
-}  // namespace
+}  // namespace profile_formats_test
 }  // namespace sheaf::dashboard

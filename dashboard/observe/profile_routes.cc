@@ -14,7 +14,6 @@
 namespace sheaf::dashboard {
 namespace {
 
-constexpr Nanos kAskTime = 10 * kSecond;
 constexpr uint32_t kMostNodes = 20'000;  // Of the tree.
 
 // Seconds since 1970; below 0 before now. Empty: 0.
@@ -82,13 +81,13 @@ absl::StatusOr<http::Response> OfProcess(const AskNode& ask, const http::Request
   return Answer(ask, std::move(query), format);
 }
 
-absl::StatusOr<http::Response> OfWorker(const AskNode& ask, const http::Request& request) {
+absl::StatusOr<http::Response> ProfileOfWorker(const AskNode& ask, const http::Request& request) {
   SHEAF_ASSIGN_OR_RETURN(std::vector<NodeNumber> nodes,
                          FindNodes(ask, Parameter(request, "node_id"), Parameter(request, "ip")));
   return OfProcess(ask, request, {.pid = Parameter(request, "pid"), .nodes = std::move(nodes)});
 }
 
-absl::StatusOr<http::Response> OfTask(const AskNode& ask, const http::Request& request) {
+absl::StatusOr<http::Response> ProfileOfTask(const AskNode& ask, const http::Request& request) {
   const std::string task = Parameter(request, "task_id");
   if (task.empty()) return absl::InvalidArgumentError("task_id is missing");
   return OfProcess(ask, request, {.task = task});
@@ -98,8 +97,8 @@ absl::StatusOr<http::Response> OfTask(const AskNode& ask, const http::Request& r
 
 void AddProfileRoutes(http::Router& router, Asker& asker) {
   AddQuestion(router, asker, "/api/sheaf/profile", OfCluster);
-  AddQuestion(router, asker, "/worker/cpu_profile", OfWorker);
-  AddQuestion(router, asker, "/task/cpu_profile", OfTask);
+  AddQuestion(router, asker, "/worker/cpu_profile", ProfileOfWorker);
+  AddQuestion(router, asker, "/task/cpu_profile", ProfileOfTask);
 }
 
 }  // namespace sheaf::dashboard

@@ -15,7 +15,6 @@
 namespace sheaf::dashboard {
 namespace {
 
-constexpr Nanos kAskTime = 10 * kSecond;
 constexpr char kTextType[] = "text/plain; charset=utf-8";
 
 absl::StatusOr<http::Response> Traceback(const AskNode& ask, ProcessId process) {
@@ -24,7 +23,7 @@ absl::StatusOr<http::Response> Traceback(const AskNode& ask, ProcessId process) 
   return http::Response{.body = StacksText(answer), .content_type = kTextType};
 }
 
-absl::StatusOr<http::Response> OfWorker(const AskNode& ask, const http::Request& request) {
+absl::StatusOr<http::Response> StacksOfWorker(const AskNode& ask, const http::Request& request) {
   SHEAF_ASSIGN_OR_RETURN(std::vector<NodeNumber> nodes,
                          FindNodes(ask, Parameter(request, "node_id"), Parameter(request, "ip")));
   SHEAF_ASSIGN_OR_RETURN(
@@ -33,14 +32,14 @@ absl::StatusOr<http::Response> OfWorker(const AskNode& ask, const http::Request&
   return Traceback(ask, process);
 }
 
-absl::StatusOr<http::Response> OfTask(const AskNode& ask, const http::Request& request) {
+absl::StatusOr<http::Response> StacksOfTask(const AskNode& ask, const http::Request& request) {
   const std::string task = Parameter(request, "task_id");
   if (task.empty()) return absl::InvalidArgumentError("task_id is missing");
   SHEAF_ASSIGN_OR_RETURN(const ProcessId process, FindProcess(ask, {.task = task}));
   return Traceback(ask, process);
 }
 
-absl::StatusOr<http::Response> OfNode(const AskNode& ask, const http::Request& request) {
+absl::StatusOr<http::Response> StacksOfNode(const AskNode& ask, const http::Request& request) {
   uint32_t node = 0;
   const std::string text = Parameter(request, "node");
   if (!text.empty() && (!absl::SimpleAtoi(text, &node) || node == 0))
@@ -72,9 +71,9 @@ absl::StatusOr<proto::StateAnswer> AskStacks(const AskNode& ask, const std::stri
 }
 
 void AddStackRoutes(http::Router& router, Asker& asker) {
-  AddQuestion(router, asker, "/worker/traceback", OfWorker);
-  AddQuestion(router, asker, "/task/traceback", OfTask);
-  AddQuestion(router, asker, "/api/sheaf/stacks", OfNode);
+  AddQuestion(router, asker, "/worker/traceback", StacksOfWorker);
+  AddQuestion(router, asker, "/task/traceback", StacksOfTask);
+  AddQuestion(router, asker, "/api/sheaf/stacks", StacksOfNode);
   AddQuestion(router, asker, "/api/sheaf/stacks/{process}", OfProcess);
 }
 

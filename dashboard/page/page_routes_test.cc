@@ -13,7 +13,7 @@
 #include "http/server.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace page_routes_test {
 
 struct Fixture {
   std::unique_ptr<http::Server> server;
@@ -114,5 +114,5 @@ TEST_CASE("the whole page is at most 90 KB on its way") {
   CHECK(bytes <= 90'000);
 }
 
-}  // namespace
+}  // namespace page_routes_test
 }  // namespace sheaf::dashboard

@@ -6,7 +6,7 @@
 #include "base/ids.h"
 
 namespace sheaf {
-namespace {
+namespace cells_test {
 
 TEST_CASE("columns are as wide as their widest cell, numbers stand at the right") {
   const Listing table{{{"NAME", "name"}, {"SIZE", "size_bytes"}, {"WHERE", "where"}},
@@ -85,5 +85,5 @@ TEST_CASE("what is not there is empty for people and null for programs") {
   CHECK(TimeCell(1'700'000'000).text.size() == 19);
 }
 
-}  // namespace
+}  // namespace cells_test
 }  // namespace sheaf

@@ -25,7 +25,6 @@
 namespace sheaf::dashboard {
 namespace {
 
-constexpr Nanos kAskTime = 10 * kSecond;
 constexpr int64_t kMostLivePaged = 10'000;  // Live tasks that pages reach; a filter finds others.
 
 struct Page {

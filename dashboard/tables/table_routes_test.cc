@@ -17,7 +17,7 @@
 #include "proto/gcs.pb.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace table_routes_test {
 
 constexpr int64_t kEnd = 1'000'000'000'000'000'000;  // In 2001.
 const std::string kTask = "00000001000000010000000000050000";
@@ -309,5 +309,5 @@ TEST_CASE("an actor is killed by its id, once the cluster knows of it") {
   CHECK(absl::StrContains(refused, "the disk of the head is full"));
 }
 
-}  // namespace
+}  // namespace table_routes_test
 }  // namespace sheaf::dashboard

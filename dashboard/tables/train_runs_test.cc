@@ -13,7 +13,7 @@
 #include "proto/gcs.pb.h"
 
 namespace sheaf::dashboard {
-namespace {
+namespace train_runs_test {
 
 // A GCS with some keys, a job whose driver is 1.5, and a worker 1.7.
 struct Cluster {
@@ -89,8 +89,6 @@ struct Cluster {
 
 using States = std::vector<std::string>;
 
-}  // namespace
-
 SCENARIO("training runs are listed, the newest first, and those whose driver is gone are over") {
   Cluster cluster;
   CHECK(cluster.States().empty());
@@ -155,4 +153,5 @@ SCENARIO("one run is told with its ranks and what happened to it") {
   CHECK(absl::IsNotFound(TrainRunJson(cluster.ask(), "2", kSecond).status()));
 }
 
+}  // namespace train_runs_test
 }  // namespace sheaf::dashboard

@@ -8,11 +8,9 @@
 #include "gcs/actors/actor_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace actor_lifecycle_test {
 
 using Info = proto::ActorInfo;
-
-}  // namespace
 
 SCENARIO("the life of an actor, every state and event") {
   struct Row {
@@ -487,4 +485,5 @@ SCENARIO("a raylet is told to end an actor until it says that the actor is gone"
   CHECK(world.kills.empty());
 }
 
+}  // namespace actor_lifecycle_test
 }  // namespace sheaf

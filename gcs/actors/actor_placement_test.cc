@@ -7,7 +7,7 @@
 #include "gcs/gcs_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace actor_placement_test {
 
 constexpr int64_t kCpu = 10'000;
 
@@ -101,8 +101,6 @@ class PlacementWorld : public GcsWorld {
   proto::GcsReply last_reply;
   std::map<std::string, std::vector<std::pair<NodeNumber, uint32_t>>> starts;
 };
-
-}  // namespace
 
 SCENARIO("what was ordered from a node counts as taken there until it reports") {
   PlacementWorld world(3);
@@ -303,4 +301,5 @@ SCENARIO("a detached actor that asks for nonsense is refused") {
   CHECK(Is(world.last_reply, ErrorKind::kInvalidArgument));
 }
 
+}  // namespace actor_placement_test
 }  // namespace sheaf

@@ -5,11 +5,9 @@
 #include "gcs/actors/actor_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace actor_service_test {
 
 using Info = proto::ActorInfo;
-
-}  // namespace
 
 SCENARIO("a name is taken until its actor ends, and found by all") {
   ActorWorld world;
@@ -274,4 +272,5 @@ SCENARIO("when listings are full, what creators say of named actors counts all t
   CHECK(world.Lookup(world.id).state() == Info::DEAD);
 }
 
+}  // namespace actor_service_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "base/fake_clock.h"
 
 namespace sheaf {
-namespace {
+namespace cluster_events_test {
 
 using E = proto::EventRow;
 
@@ -110,5 +110,5 @@ TEST_CASE("a raylet reports what it can know, in its own name") {
   CHECK(fixture.All().events(0).node() == 3);
 }
 
-}  // namespace
+}  // namespace cluster_events_test
 }  // namespace sheaf

@@ -6,7 +6,7 @@
 #include "gcs/placement_groups/group_state.h"
 
 namespace sheaf {
-namespace {
+namespace group_test {
 
 using Info = proto::GroupInfo;
 
@@ -58,8 +58,6 @@ class GroupWorld : public GcsWorld {
   PlacementGroupId id;
   std::vector<std::pair<NodeNumber, uint32_t>> drops;  // Seen by Places.
 };
-
-}  // namespace
 
 SCENARIO("the life of a group, every state and event") {
   CHECK(Next(Info::PENDING, GroupEvent::kPlaced)->next == Info::CREATED);
@@ -201,4 +199,5 @@ SCENARIO("after a restart groups are what the raylets report") {
   }
 }
 
+}  // namespace group_test
 }  // namespace sheaf

@@ -11,7 +11,7 @@ namespace sheaf {
 namespace {
 
 std::string GroupLatch(const PlacementGroupId& id) { return "group/" + id.Binary(); }
-std::string NameLatch(const std::string& name_space, const std::string& name) {
+std::string GroupNameLatch(const std::string& name_space, const std::string& name) {
   return absl::StrCat("group-name/", name_space.size(), "/", name_space, "/", name);
 }
 
@@ -63,7 +63,8 @@ void PlacementGroupService::Register(CallPtr call, NodeNumber node,
                                       " bundles and a name of at most ", kMaxNameBytes, " bytes")));
   }
   std::vector<std::string> latches = {GroupLatch(*id)};
-  if (!request.name().empty()) latches.push_back(NameLatch(request.name_space(), request.name()));
+  if (!request.name().empty())
+    latches.push_back(GroupNameLatch(request.name_space(), request.name()));
   context_.pipeline.Run(
       std::move(call), std::move(latches), [this, id = *id, node, request]() -> Outcome {
         Outcome outcome;

@@ -5,11 +5,9 @@
 #include "gcs/submissions/submission_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace submission_forget_test {
 
 using S = proto::Submission;
-
-}  // namespace
 
 SCENARIO("a late word about a submission that was deleted is none about the next of its name") {
   SubmissionWorld world;
@@ -129,4 +127,5 @@ SCENARIO("a raylet hears which of the logs that it has are of nobody") {
   CHECK(forgotten(world.node).size() == 3);
 }
 
+}  // namespace submission_forget_test
 }  // namespace sheaf

@@ -5,10 +5,9 @@
 #include "gcs/submissions/submission_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace submission_test {
 
 using S = proto::Submission;
-}  // namespace
 
 SCENARIO("a submission runs once, and its end is remembered") {
   SubmissionWorld world;
@@ -346,4 +345,5 @@ SCENARIO("an uploaded package stays while somebody may need it, and goes a while
   }
 }
 
+}  // namespace submission_test
 }  // namespace sheaf

@@ -7,7 +7,7 @@
 #include "gcs/actors/actor_world_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace waiting_demand_test {
 
 // Nodes have two CPUs each.
 class World : public ActorWorld {
@@ -41,8 +41,6 @@ class World : public ActorWorld {
     return Ask(RayletOf(node), request).demand();
   }
 };
-
-}  // namespace
 
 SCENARIO("what the GCS has no node for is demand, by shape") {
   World world;
@@ -101,4 +99,5 @@ SCENARIO("what waits for room alone is demand that could be met") {
   }
 }
 
+}  // namespace waiting_demand_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "base/random.h"
 
 namespace sheaf {
-namespace {
+namespace extent_allocator_test {
 
 constexpr uint64_t kG = kGranuleBytes;
 constexpr uint64_t kBegin = 32 * kG;
@@ -129,5 +129,5 @@ TEST_CASE("random use neither loses nor doubles a granule") {
   CHECK(allocator.LongestRun(false) == kCount * kG);
 }
 
-}  // namespace
+}  // namespace extent_allocator_test
 }  // namespace sheaf

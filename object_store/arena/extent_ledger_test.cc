@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace extent_ledger_test {
 
 TEST_CASE("an extent that ends is free again") {
   Parts parts;
@@ -53,5 +53,5 @@ SCENARIO("of a split extent the store keeps the granules with objects") {
   }
 }
 
-}  // namespace
+}  // namespace extent_ledger_test
 }  // namespace sheaf::store_parts_test

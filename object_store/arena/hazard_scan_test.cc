@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace hazard_scan_test {
 
 SCENARIO("an object is viewed while a list names its slot and generation") {
   Parts parts;
@@ -61,5 +61,5 @@ TEST_CASE("what is viewed was of use now") {
   CHECK(order == std::vector{Id(kA, 2), Id(kA, 1)});
 }
 
-}  // namespace
+}  // namespace hazard_scan_test
 }  // namespace sheaf::store_parts_test

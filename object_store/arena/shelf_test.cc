@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace shelf_test {
 
 TEST_CASE("small objects lie side by side, each on a cache line of its own") {
   Parts parts;
@@ -57,5 +57,5 @@ TEST_CASE("an extent that its process keeps warm stays when it is empty") {
   CHECK(parts.table.granted_bytes() == kG);
 }
 
-}  // namespace
+}  // namespace shelf_test
 }  // namespace sheaf::store_parts_test

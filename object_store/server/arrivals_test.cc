@@ -6,9 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
-
-namespace {
+namespace arrivals_test {
 
 constexpr ProcessId kElsewhere{8, 1};
 
@@ -30,8 +28,6 @@ Arrival Of(uint64_t bytes, uint32_t attempt = 0) {
           .size_bytes = bytes,
           .nested_count = 0};
 }
-
-}  // namespace
 
 SCENARIO("a copy gets room, and is an object of this node when it has arrived") {
   Parts parts;
@@ -126,5 +122,5 @@ SCENARIO("what is sent on from an arriving copy keeps its room") {
   }
 }
 
-}  // namespace
+}  // namespace arrivals_test
 }  // namespace sheaf::store_parts_test

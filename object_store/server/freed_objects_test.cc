@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace freed_objects_test {
 
 SCENARIO("the memory of a freed object comes free when nobody uses it") {
   Parts parts;
@@ -68,5 +68,5 @@ TEST_CASE("an extent for small objects stays with its process, whoever needs roo
   CHECK(parts.table.granted_bytes() == kG);
 }
 
-}  // namespace
+}  // namespace freed_objects_test
 }  // namespace sheaf::store_parts_test

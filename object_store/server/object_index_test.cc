@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace object_index_test {
 
 SCENARIO("what a slot says is believed only where it can be true") {
   Parts parts;
@@ -144,5 +144,5 @@ SCENARIO("an object is freed by its owner or its writer") {
   }
 }
 
-}  // namespace
+}  // namespace object_index_test
 }  // namespace sheaf::store_parts_test

@@ -9,7 +9,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace range_reader_test {
 
 constexpr uint64_t kMost = 1000;
 
@@ -115,5 +115,5 @@ SCENARIO("what is read or held at a time is bounded") {
   }
 }
 
-}  // namespace
+}  // namespace range_reader_test
 }  // namespace sheaf::store_parts_test

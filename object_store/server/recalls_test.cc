@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace recalls_test {
 
 SCENARIO("idle extents are taken until there is enough") {
   Parts parts;
@@ -78,5 +78,5 @@ TEST_CASE("slots are asked for of those who have pages without objects") {
   CHECK(asked[0].second.keep_pages == 0);
 }
 
-}  // namespace
+}  // namespace recalls_test
 }  // namespace sheaf::store_parts_test

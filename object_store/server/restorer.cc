@@ -7,9 +7,9 @@ namespace sheaf {
 namespace {
 
 // Objects up to this come back side by side, into a granule that they share.
-constexpr uint64_t kSmallBytes = kGranuleBytes / 4;
+constexpr uint64_t kSmallRecordBytes = kGranuleBytes / 4;
 
-bool IsSmall(const ObjectRecord& record) { return record.bytes.bytes <= kSmallBytes; }
+bool IsSmall(const ObjectRecord& record) { return record.bytes.bytes <= kSmallRecordBytes; }
 
 }  // namespace
 

@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace restorer_test {
 
 SCENARIO("an object comes back from disk") {
   Parts parts;
@@ -70,5 +70,5 @@ TEST_CASE("small ones come back side by side") {
   CHECK(parts.allocator.free_bytes() == parts.capacity() - kG);
 }
 
-}  // namespace
+}  // namespace restorer_test
 }  // namespace sheaf::store_parts_test

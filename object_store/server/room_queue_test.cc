@@ -6,9 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
-
-namespace {
+namespace room_queue_test {
 
 // One who waits, and what became of it.
 struct Waiter {
@@ -32,8 +30,6 @@ std::shared_ptr<Waiter> Ask(Parts& parts, uint64_t bytes, Nanos wait = kSecond,
   parts.room.Add(waiter->request);
   return waiter;
 }
-
-}  // namespace
 
 TEST_CASE("room that is free is given at once") {
   Parts parts;
@@ -173,5 +169,5 @@ TEST_CASE("a request of a process is found by its number until it is over") {
   CHECK(parts.room.Find(kA, 9) == nullptr);
 }
 
-}  // namespace
+}  // namespace room_queue_test
 }  // namespace sheaf::store_parts_test

@@ -8,7 +8,7 @@
 #include "object_store/store_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace room_test {
 
 SCENARIO("what live processes hold and do not use is found when somebody needs it") {
   // Nothing can be spilled.
@@ -104,5 +104,5 @@ SCENARIO("what live processes hold and do not use is found when somebody needs i
   CHECK(node.observer.violations.empty());
 }
 
-}  // namespace
+}  // namespace room_test
 }  // namespace sheaf

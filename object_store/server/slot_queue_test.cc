@@ -6,13 +6,9 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
-
-namespace {
+namespace slot_queue_test {
 
 constexpr SlotRequest kOnePage{.request = 5, .pages = 1, .unused = 0, .wait_ns = kSecond};
-
-}  // namespace
 
 SCENARIO("processes get pages of slots while there are any") {
   Parts parts;
@@ -60,5 +56,5 @@ SCENARIO("processes get pages of slots while there are any") {
   }
 }
 
-}  // namespace
+}  // namespace slot_queue_test
 }  // namespace sheaf::store_parts_test

@@ -11,7 +11,7 @@
 #include "object_store/store_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace spill_blocks_test {
 
 SCENARIO("any part of an object is read back from a spill file") {
   ScratchDirectory directory;
@@ -49,5 +49,5 @@ SCENARIO("any part of an object is read back from a spill file") {
   }
 }
 
-}  // namespace
+}  // namespace spill_blocks_test
 }  // namespace sheaf

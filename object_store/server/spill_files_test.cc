@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace spill_files_test {
 
 TEST_CASE("a file goes with the last object in it") {
   Parts parts;
@@ -28,5 +28,5 @@ TEST_CASE("a file goes with the last object in it") {
   CHECK_FALSE(parts.spill.files.contains(file));
 }
 
-}  // namespace
+}  // namespace spill_files_test
 }  // namespace sheaf::store_parts_test

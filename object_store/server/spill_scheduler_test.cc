@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace spill_scheduler_test {
 
 SCENARIO("what was not used for longest goes to disk, as much as is needed") {
   Parts parts;
@@ -94,5 +94,5 @@ TEST_CASE("objects of one batch share files of about the size that is wanted") {
   CHECK(parts.files.size() == 3);
 }
 
-}  // namespace
+}  // namespace spill_scheduler_test
 }  // namespace sheaf::store_parts_test

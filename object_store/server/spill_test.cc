@@ -14,7 +14,7 @@
 #include "object_store/store_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace spill_test {
 
 std::span<const std::byte> BytesOf(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
@@ -488,5 +488,5 @@ SCENARIO("a stopped process keeps idle extents from nobody") {
   }
 }
 
-}  // namespace
+}  // namespace spill_test
 }  // namespace sheaf

@@ -6,7 +6,7 @@
 #include "object_store/server/store_parts_for_test.h"
 
 namespace sheaf::store_parts_test {
-namespace {
+namespace store_loop_test {
 
 SCENARIO("what comes back after the store is gone is dropped") {
   ManualExecutor executor, elsewhere;
@@ -44,5 +44,5 @@ SCENARIO("what comes back after the store is gone is dropped") {
   }
 }
 
-}  // namespace
+}  // namespace store_loop_test
 }  // namespace sheaf::store_parts_test

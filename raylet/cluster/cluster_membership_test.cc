@@ -7,7 +7,7 @@
 #include "raylet/node_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace cluster_membership_test {
 
 struct Node : NodeParts, ClusterMembership::Node {
   void OnGcsEvent(const proto::GcsEvent& event) override { events.push_back(event.body_case()); }
@@ -106,5 +106,5 @@ SCENARIO("a node that the GCS declared dead hears it with the answer to its hear
   CHECK(node.cluster.fenced());
 }
 
-}  // namespace
+}  // namespace cluster_membership_test
 }  // namespace sheaf

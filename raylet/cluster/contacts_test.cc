@@ -7,7 +7,7 @@
 #include "raylet/node_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace contacts_test {
 
 constexpr ProcessId kFar{2, 7};
 
@@ -158,5 +158,5 @@ SCENARIO("a node that nobody has described after a while is none") {
   CHECK(node.contacts.TakeUnknownNodes().empty());
 }
 
-}  // namespace
+}  // namespace contacts_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "base/testing/recording_transport_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace event_reporter_test {
 
 struct Fixture {
   FakeClock clock;
@@ -116,5 +116,5 @@ TEST_CASE("while the GCS is away nothing piles up") {
   CHECK(node.Told().size() == 1);
 }
 
-}  // namespace
+}  // namespace event_reporter_test
 }  // namespace sheaf

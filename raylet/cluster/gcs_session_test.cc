@@ -7,7 +7,7 @@
 #include "raylet/node_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace gcs_session_test {
 
 struct Node : NodeParts, GcsSession::Node {
   void FillReport(proto::NodeReport* report) const override { report->add_processes(77); }
@@ -153,5 +153,5 @@ SCENARIO("a node leaves") {
   CHECK(node.Heartbeats().empty());
 }
 
-}  // namespace
+}  // namespace gcs_session_test
 }  // namespace sheaf

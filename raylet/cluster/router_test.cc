@@ -8,7 +8,7 @@
 #include "proto/gcs.pb.h"
 
 namespace sheaf {
-namespace {
+namespace router_test {
 
 constexpr ProcessId kDriver{1, 5};
 
@@ -63,5 +63,5 @@ SCENARIO("what protobuf reads, the router reads alike; random bytes end nothing"
   }
 }
 
-}  // namespace
+}  // namespace router_test
 }  // namespace sheaf

@@ -7,7 +7,7 @@
 #include "raylet/node_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace silence_watch_test {
 
 struct Node : NodeParts {
   Node() { AddNode(2, "CPU:1"); }
@@ -79,5 +79,5 @@ SCENARIO("neither this node nor a dead one is ever silent") {
   CHECK(node.Said(node.driver).empty());
 }
 
-}  // namespace
+}  // namespace silence_watch_test
 }  // namespace sheaf

@@ -31,8 +31,6 @@ namespace {
 constexpr Nanos kLookAtSocket = kSecond;
 constexpr Nanos kLastRetry = 50 * kMillisecond;
 
-absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
-
 AttachWelcome EmptyWelcome() {
   AttachWelcome welcome{};
   welcome.magic = kAttachMagic;
@@ -203,7 +201,7 @@ void AttachServer::OnHello(const std::shared_ptr<AttachConnection>& connection,
   if (LoadText(hello->version) != kSheafVersion) {
     return Refuse(connection, AttachResult::kOtherVersion,
                   absl::StrCat("this process uses Sheaf ", ToValidUtf8(LoadText(hello->version)),
-                               ", the node ", View(kSheafVersion),
+                               ", the node ", std::string(kSheafVersion),
                                ": install one version, or start another node"));
   }
   if (role != AttachRole::kTool && hello->layout_hash != kShmLayoutHash) {

@@ -20,7 +20,7 @@
 #include "shm/attach_client.h"
 
 namespace sheaf {
-namespace {
+namespace attach_server_test {
 
 constexpr size_t kArenaBytes = 1 << 20;
 
@@ -173,8 +173,6 @@ AttachHello GoodHello() {
   StoreText(hello.version, kSheafVersion);
   return hello;
 }
-
-}  // namespace
 
 SCENARIO("a socket that somebody removes is there again") {
   Node node;
@@ -380,4 +378,5 @@ SCENARIO("strangers who say nothing hinder nobody for long") {
   CHECK(silent[0].Receive(5 * kSecond).status().code() == absl::StatusCode::kUnavailable);
 }
 
+}  // namespace attach_server_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "base/testing/scratch_directory_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace log_tailer_test {
 
 namespace fs = std::filesystem;
 
@@ -51,8 +51,6 @@ struct Fixture {
 };
 
 using Strings = std::vector<std::string>;
-
-}  // namespace
 
 SCENARIO("lines come once, whole, in order, told apart by stream") {
   Fixture fixture;
@@ -212,4 +210,5 @@ SCENARIO("old files go, those of living workers stay") {
   CHECK(fs::exists(fixture.Path(2, ".out")));
 }
 
+}  // namespace log_tailer_test
 }  // namespace sheaf

@@ -13,7 +13,7 @@
 #include "shm/segment.h"
 
 namespace sheaf {
-namespace {
+namespace memory_watch_test {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr MemoryUse kShort{16 * kGiB, kGiB / 2};
@@ -38,8 +38,6 @@ struct FakeReader final : MemoryReader {
   std::vector<WorkerMemory> workers;
   int reads = 0;
 };
-
-}  // namespace
 
 SCENARIO("nobody goes while there is memory, or when no worker is the cause") {
   CHECK(VictimOf({Worker(1, 7 * kGiB, 1)}, kPlenty) == ProcessId{});
@@ -173,4 +171,5 @@ SCENARIO("anonymous memory of a real process leaves the arena out") {
 }
 #endif
 
+}  // namespace memory_watch_test
 }  // namespace sheaf

@@ -17,7 +17,7 @@
 #include "raylet/host/process_launcher_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace process_launcher_test {
 
 // This test program is its own driver and worker: started by a launcher, it ends up here, before
 // main. What it does is told by TEST_WORKER.
@@ -57,8 +57,6 @@ void RunAsWorker() {
   while (true) pause();
 }
 [[maybe_unused]] const int as_worker = (RunAsWorker(), 0);
-
-}  // namespace
 
 SCENARIO(
     "a worker runs the driver's executable and learns who it is, exec'd or forked from a "
@@ -273,4 +271,5 @@ TEST_CASE("how fast workers start", "[.measure]") {
   }
 }
 
+}  // namespace process_launcher_test
 }  // namespace sheaf

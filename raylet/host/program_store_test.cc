@@ -21,7 +21,7 @@
 #include "raylet/objects/fake_block_source.h"
 
 namespace sheaf {
-namespace {
+namespace program_store_test {
 
 namespace fs = std::filesystem;
 
@@ -231,5 +231,5 @@ TEST_CASE_METHOD(Fixture, "a node that ends does not wait for an answer", "[prog
   unanswered(absl::UnavailableError("late"));  // Harms nobody.
 }
 
-}  // namespace
+}  // namespace program_store_test
 }  // namespace sheaf

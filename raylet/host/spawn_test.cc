@@ -10,7 +10,7 @@
 #include "base/clock.h"
 
 namespace sheaf {
-namespace {
+namespace spawn_test {
 
 struct Pipe {
   Pipe() {
@@ -46,8 +46,6 @@ std::string Shell(const std::string& script, SpawnRequest request = {}) {
   REQUIRE(waitpid(child->pid, nullptr, 0) == child->pid);
   return text;
 }
-
-}  // namespace
 
 SCENARIO(
     "a spawned program gets its arguments, environment, directory and descriptors, and nothing "
@@ -94,4 +92,5 @@ SCENARIO("what cannot be started is a typed error, and leaves no child") {
   CHECK(waitpid(-1, nullptr, WNOHANG) == -1);
 }
 
+}  // namespace spawn_test
 }  // namespace sheaf

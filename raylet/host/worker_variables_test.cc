@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 namespace sheaf {
-namespace {
+namespace worker_variables_test {
 
 using Variables = std::vector<std::string>;
 
@@ -43,5 +43,5 @@ TEST_CASE("what is put over an environment takes the place of what was there", "
   CHECK(variables == Variables{"AB=2", "A=4", "C="});
 }
 
-}  // namespace
+}  // namespace worker_variables_test
 }  // namespace sheaf

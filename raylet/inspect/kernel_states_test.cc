@@ -11,7 +11,7 @@
 #include "raylet/host/proc_files.h"
 
 namespace sheaf {
-namespace {
+namespace kernel_states_test {
 
 // A child that sleeps for ever, until the test is done with it.
 class Sleeper {
@@ -70,5 +70,5 @@ SCENARIO("a process that is not there any more has ended") {
   CHECK(ended.threads().empty());
 }
 
-}  // namespace
+}  // namespace kernel_states_test
 }  // namespace sheaf

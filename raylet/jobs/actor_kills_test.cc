@@ -7,7 +7,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace actor_kills_test {
 
 struct Tool {
   RayletNode node;
@@ -105,5 +105,5 @@ SCENARIO("a tool that goes before the answer is not looked for") {
   t.GcsKnows({}, proto::GcsRequest::kLookupActor);
 }
 
-}  // namespace
+}  // namespace actor_kills_test
 }  // namespace sheaf

@@ -7,7 +7,7 @@
 #include "raylet/jobs/job_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace detached_actors_test {
 
 constexpr ProcessId kCreator{2, 7};
 const ActorId kActor = ActorId::Make(kCreator, 1);
@@ -252,5 +252,5 @@ SCENARIO("what creators report goes on in one message, but not of the dead") {
   CHECK(asked[0].actor_rows().rows(0).state() == "ALIVE");
 }
 
-}  // namespace
+}  // namespace detached_actors_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "raylet/workers/fake_entrypoint_launcher.h"
 
 namespace sheaf {
-namespace {
+namespace entrypoints_test {
 
 struct EntrypointNode : NodeParts {
   static proto::StartEntrypoint Order(const std::string& id, int64_t cpus = 0,
@@ -57,8 +57,6 @@ struct EntrypointNode : NodeParts {
 };
 
 using Strings = std::vector<std::string>;
-
-}  // namespace
 
 SCENARIO("a submitted command is started once, however often it is ordered") {
   EntrypointNode node;
@@ -141,4 +139,5 @@ SCENARIO("what is not there has ended, for who wants it to end") {
   CHECK(node.processes_of_it.started.empty());
 }
 
+}  // namespace entrypoints_test
 }  // namespace sheaf

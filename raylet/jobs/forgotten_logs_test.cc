@@ -6,7 +6,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace forgotten_logs_test {
 
 constexpr auto kAsked = proto::GcsRequest::kForgottenSubmissions;
 
@@ -31,8 +31,6 @@ void Forgets(RayletNode& node, const std::string& id) {
   const std::string body = reply.SerializeAsString();
   node.raylet->OnGcsFrame({FrameKind::kGcsReply, body});
 }
-
-}  // namespace
 
 SCENARIO("logs of submissions that nobody remembers go, those of commands that run stay") {
   RayletNode node;
@@ -63,4 +61,5 @@ SCENARIO("a node without such logs asks nothing") {
   CHECK(node.logs.asked.size() == 1);
 }
 
+}  // namespace forgotten_logs_test
 }  // namespace sheaf

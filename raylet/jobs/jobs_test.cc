@@ -7,7 +7,7 @@
 #include "raylet/node_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace jobs_test {
 
 constexpr ProcessId kFarDriver{2, 7};
 
@@ -267,5 +267,5 @@ SCENARIO("nothing begins after the end") {
   CHECK(node.jobs.all().size() == 1);
 }
 
-}  // namespace
+}  // namespace jobs_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "raylet/jobs/job_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace lease_broker_test {
 
 constexpr ProcessId kFarDriver{2, 7};
 
@@ -340,5 +340,5 @@ SCENARIO("the sweep repairs leases and workers that have lost each other") {
   CHECK(node.launcher.WasKilled(worker));
 }
 
-}  // namespace
+}  // namespace lease_broker_test
 }  // namespace sheaf

@@ -7,7 +7,7 @@
 #include "raylet/jobs/job_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace placement_group_coordinator_test {
 
 using State = proto::GroupState;
 
@@ -480,5 +480,5 @@ SCENARIO("the sweep finds groups whose creator is gone, and states of no group")
   CHECK_FALSE(node.groups.Sweep(id));
 }
 
-}  // namespace
+}  // namespace placement_group_coordinator_test
 }  // namespace sheaf

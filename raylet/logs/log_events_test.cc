@@ -15,7 +15,7 @@
 #include "base/text/json_members.h"
 
 namespace sheaf {
-namespace {
+namespace log_events_test {
 
 namespace fs = std::filesystem;
 
@@ -181,5 +181,5 @@ SCENARIO("what the disk does not take is no half of a line, and comes later") {
   CHECK(fixture.Lines().size() == 2);
 }
 
-}  // namespace
+}  // namespace log_events_test
 }  // namespace sheaf

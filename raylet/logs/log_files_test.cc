@@ -22,7 +22,7 @@
 #include "raylet/logs/log_reader.h"
 
 namespace sheaf {
-namespace {
+namespace log_files_test {
 
 namespace fs = std::filesystem;
 
@@ -301,5 +301,5 @@ SCENARIO("whose a file is stands in its name") {
   CHECK_FALSE(SubmissionOfLog("job-driver-a.log.1").has_value());
 }
 
-}  // namespace
+}  // namespace log_files_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "raylet/node_parts_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace adoption_test {
 
 struct Node : NodeParts {
   explicit Node(bool alone = false) {
@@ -238,5 +238,5 @@ SCENARIO("malformed questions change nothing") {
   CHECK(node.adoption.orphan_count() == 0);
 }
 
-}  // namespace
+}  // namespace adoption_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace argument_admission_test {
 
 constexpr ProcessId kWorker{1, 5};
 constexpr ProcessId kOther{1, 6};
@@ -64,5 +64,5 @@ SCENARIO("what cannot be read is refused, what a newer peer says is not") {
   CHECK(node.Admitted(kWorker).empty());
 }
 
-}  // namespace
+}  // namespace argument_admission_test
 }  // namespace sheaf

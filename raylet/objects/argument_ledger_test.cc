@@ -9,7 +9,7 @@
 #include "base/random.h"
 
 namespace sheaf {
-namespace {
+namespace argument_ledger_test {
 
 constexpr uint64_t kCapacity = 1000;
 constexpr ProcessId kDriver{1, 1};
@@ -346,5 +346,5 @@ TEST_CASE("whatever happens the sums are right and all are admitted", "[argument
   }
 }
 
-}  // namespace
+}  // namespace argument_ledger_test
 }  // namespace sheaf

@@ -10,7 +10,7 @@
 #include "raylet/objects/fake_block_source.h"
 
 namespace sheaf {
-namespace {
+namespace node_objects_test {
 
 struct Node : NodeParts {
   Node() {
@@ -131,5 +131,5 @@ SCENARIO("who breaks the protocol of the store is named once") {
   CHECK(node.violators == std::vector{node.worker});
 }
 
-}  // namespace
+}  // namespace node_objects_test
 }  // namespace sheaf

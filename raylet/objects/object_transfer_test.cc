@@ -10,7 +10,7 @@
 #include "raylet/objects/transfer_network_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace object_transfer_test {
 
 const ObjectId kObject = IdOf({1, 1}, 1);
 
@@ -472,5 +472,5 @@ TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   CHECK(!store.server->Contains(kObject));
 }
 
-}  // namespace
+}  // namespace object_transfer_test
 }  // namespace sheaf

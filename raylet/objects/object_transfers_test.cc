@@ -10,7 +10,7 @@
 #include "raylet/objects/fake_block_source.h"
 
 namespace sheaf {
-namespace {
+namespace object_transfers_test {
 
 constexpr ProcessId kOwner{2, 5};
 const ObjectId kObject = ObjectId::Make(kOwner, 1, 1);
@@ -174,5 +174,5 @@ SCENARIO("blocks go to nodes that live") {
   CHECK(absl::IsUnavailable(answer));
 }
 
-}  // namespace
+}  // namespace object_transfers_test
 }  // namespace sheaf

@@ -12,7 +12,7 @@
 #include "raylet/objects/reference_ledger.h"
 
 namespace sheaf {
-namespace {
+namespace orphan_ledger_test {
 
 constexpr ProcessId kDead{9, 1};
 
@@ -294,5 +294,5 @@ SCENARIO("places and keepers agree after any history") {
   }
 }
 
-}  // namespace
+}  // namespace orphan_ledger_test
 }  // namespace sheaf

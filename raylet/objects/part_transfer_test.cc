@@ -10,7 +10,7 @@
 #include "raylet/objects/transfer_network_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace part_transfer_test {
 
 const ObjectId kObject = IdOf({1, 1}, 1);
 const ObjectId kPart = IdOf({2, 1}, 7);
@@ -190,5 +190,5 @@ TEST_CASE("parts leave room for whole objects, and for parts of other nodes") {
     CHECK(t.two.Read(IdOf({2, 1}, 100 + i)) == t.bytes.substr(i, 1));
 }
 
-}  // namespace
+}  // namespace part_transfer_test
 }  // namespace sheaf

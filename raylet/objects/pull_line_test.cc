@@ -7,7 +7,7 @@
 #include "raylet/objects/transfer_network_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace pull_line_test {
 
 const ObjectPullerOptions kBounds;
 
@@ -143,5 +143,5 @@ TEST_CASE("parts of a source that gives nothing leave room for parts of others")
   CHECK(t.here.Outcome(part) == LookupOutcome::kFound);
 }
 
-}  // namespace
+}  // namespace pull_line_test
 }  // namespace sheaf

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 namespace sheaf {
-namespace {
+namespace pull_sources_test {
 
 struct Sources {
   Sources() { options.node = 1; }
@@ -31,8 +31,6 @@ struct Sources {
     return head;
   }
 };
-
-}  // namespace
 
 SCENARIO("sources are other nodes, each once, and not too many") {
   Sources s;
@@ -173,4 +171,5 @@ SCENARIO("who has nothing to give is dropped, with what it says of others kept")
   CHECK(s.sources.Find(3)->partial);
 }
 
+}  // namespace pull_sources_test
 }  // namespace sheaf

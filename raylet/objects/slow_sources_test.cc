@@ -14,7 +14,7 @@
 #include "raylet/objects/transfer_network_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace slow_sources_test {
 
 const ObjectId kObject = IdOf({1, 1}, 1);
 
@@ -268,5 +268,5 @@ TEST_CASE("a source of which the short end came is not thought to be slow") {
   CHECK(t.two.Read(object) == bytes);
 }
 
-}  // namespace
+}  // namespace slow_sources_test
 }  // namespace sheaf

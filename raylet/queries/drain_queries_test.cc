@@ -6,7 +6,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace drain_queries_test {
 
 SCENARIO("a tool has a node drained") {
   RayletNode node;
@@ -89,5 +89,5 @@ SCENARIO("a node that drains asks for its leases, and says when nothing runs the
   CHECK(drained());
 }
 
-}  // namespace
+}  // namespace drain_queries_test
 }  // namespace sheaf

@@ -7,7 +7,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace log_queries_test {
 
 struct Fixture {
   RayletNode node;
@@ -132,5 +132,5 @@ SCENARIO("so many questions are open at once, and none of who does not read the 
   CHECK(fixture.Answers().empty());
 }
 
-}  // namespace
+}  // namespace log_queries_test
 }  // namespace sheaf

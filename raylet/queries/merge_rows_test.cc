@@ -7,7 +7,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace merge_rows_test {
 
 SCENARIO("counts of a function are one row, whichever nodes ran it") {
   RayletNode node;
@@ -75,5 +75,5 @@ SCENARIO("rows that are not wanted take no room in an answer") {
   CHECK(rows("9.9") == 0);
 }
 
-}  // namespace
+}  // namespace merge_rows_test
 }  // namespace sheaf

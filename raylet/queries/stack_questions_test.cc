@@ -9,7 +9,7 @@
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace stack_questions_test {
 
 struct StacksNode : RayletNode {
   ProcessId tool = Attach(ProcessRole::kTool);
@@ -209,5 +209,5 @@ SCENARIO("profiles of several nodes are one tree, whatever their parents are cal
   CHECK((rows[3].function() == "mad" && rows[3].self_us() == 40 && rows[3].parent() == 0));
 }
 
-}  // namespace
+}  // namespace stack_questions_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "telemetry/why_counts.h"
 
 namespace sheaf {
-namespace {
+namespace state_queries_test {
 
 SCENARIO(
     "tasks and objects are asked of their owners, and one that is silent is left out in time") {
@@ -490,5 +490,5 @@ SCENARIO("each node is asked for its digest with its own cursor, and one that is
   CHECK(answers[0].late_nodes(0) == 3);
 }
 
-}  // namespace
+}  // namespace state_queries_test
 }  // namespace sheaf

@@ -6,7 +6,7 @@
 #include "raylet/scheduling/lease_parts_for_test.h"
 
 namespace sheaf::lease_queue_test {
-namespace {
+namespace cpu_lending_test {
 
 SCENARIO("a worker that waits lends its CPUs after a while") {
   LeaseParts node("CPU:2", {}, {.lenders_max = 1});
@@ -61,5 +61,5 @@ TEST_CASE("what calls lend that wait for admission is counted apart") {
   CHECK(node.node().lent_waiting == 0);
 }
 
-}  // namespace
+}  // namespace cpu_lending_test
 }  // namespace sheaf::lease_queue_test

@@ -6,7 +6,7 @@
 #include "raylet/scheduling/lease_parts_for_test.h"
 
 namespace sheaf::lease_queue_test {
-namespace {
+namespace demand_table_test {
 
 SCENARIO("demands for equal resources in the same place are one class") {
   LeaseParts node("CPU:4");
@@ -102,5 +102,5 @@ TEST_CASE("the sums of a capacity follow its leases") {
   CHECK(node.node().lent_waiting == 0);
 }
 
-}  // namespace
+}  // namespace demand_table_test
 }  // namespace sheaf::lease_queue_test

@@ -11,7 +11,7 @@
 #include "raylet/scheduling/placement_group_ledger.h"
 
 namespace sheaf {
-namespace {
+namespace lease_queue_random_test {
 
 using Kind = LeaseAction::Kind;
 
@@ -249,8 +249,6 @@ class World {
   uint64_t last_key_ = 1'000;
 };
 
-}  // namespace
-
 SCENARIO("random owners: nothing is given twice, nothing withheld without reason, all comes back") {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
@@ -271,4 +269,5 @@ SCENARIO("nobody starves: a newcomer gets what it asks for while others have end
   }
 }
 
+}  // namespace lease_queue_random_test
 }  // namespace sheaf

@@ -6,7 +6,7 @@
 #include "raylet/scheduling/lease_parts_for_test.h"
 
 namespace sheaf::lease_queue_test {
-namespace {
+namespace lease_revoker_test {
 
 SCENARIO("a lease is asked back of who can best do without it") {
   LeaseParts node("CPU:4");
@@ -143,5 +143,5 @@ TEST_CASE("a lease ends once, and counts as coming") {
   CHECK(node.node().coming == Parsed("CPU:1"));
 }
 
-}  // namespace
+}  // namespace lease_revoker_test
 }  // namespace sheaf::lease_queue_test

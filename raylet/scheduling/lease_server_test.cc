@@ -6,9 +6,7 @@
 #include "raylet/scheduling/lease_parts_for_test.h"
 
 namespace sheaf::lease_queue_test {
-namespace {
-
-namespace {
+namespace lease_server_test {
 
 std::vector<ProcessId> TakeGranted(LeaseParts& node) {
   std::vector<ProcessId> owners;
@@ -17,8 +15,6 @@ std::vector<ProcessId> TakeGranted(LeaseParts& node) {
   }
   return owners;
 }
-
-}  // namespace
 
 SCENARIO("those who wait are served in turn") {
   LeaseParts node("CPU:3");
@@ -81,5 +77,5 @@ TEST_CASE("what no node could ever hold is said once, until the cluster changes"
   CHECK(demand.spillback == 1);
 }
 
-}  // namespace
+}  // namespace lease_server_test
 }  // namespace sheaf::lease_queue_test

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 namespace sheaf {
-namespace {
+namespace pending_reason_test {
 
 constexpr ProcessId kA{1, 5};
 constexpr ProcessId kB{1, 6};
@@ -45,8 +45,6 @@ struct Node {
   LeaseQueue queue;
   PlacementGroupLedger groups;
 };
-
-}  // namespace
 
 SCENARIO("a demand that waits for CPUs names who holds them") {
   Node node("CPU:2");
@@ -141,4 +139,5 @@ SCENARIO("a lease without a worker says what starts") {
   CHECK(WhyNoWorker(lease, 4) == "has its resources; 4 workers of this environment are starting");
 }
 
+}  // namespace pending_reason_test
 }  // namespace sheaf

@@ -10,7 +10,7 @@
 #include "scheduling/lease_spec.h"
 
 namespace sheaf {
-namespace {
+namespace placement_group_ledger_test {
 
 using Kind = GroupAction::Kind;
 using State = proto::GroupState;
@@ -64,8 +64,6 @@ using Nodes = std::vector<NodeNumber>;
 std::optional<Nodes> PlaceOn(Cluster& cluster, const GroupSpec& spec, const Nodes& kept = {}) {
   return PlaceBundles(spec, cluster.view, kept);
 }
-
-}  // namespace
 
 SCENARIO("each policy places its bundles as its name says") {
   Cluster cluster("CPU:2", {"CPU:4", "CPU:4"});
@@ -347,4 +345,5 @@ SCENARIO("whatever nodes answer and whoever dies, all bundles come back") {
   }
 }
 
+}  // namespace placement_group_ledger_test
 }  // namespace sheaf

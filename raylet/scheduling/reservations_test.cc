@@ -6,7 +6,7 @@
 #include "raylet/scheduling/lease_parts_for_test.h"
 
 namespace sheaf::lease_queue_test {
-namespace {
+namespace reservations_test {
 
 SCENARIO("room is kept for who was overtaken too often, or waits for too long") {
   LeaseParts node("CPU:4", {}, {.overtakes_max = 3});
@@ -66,5 +66,5 @@ SCENARIO("room is kept for who was overtaken too often, or waits for too long") 
   }
 }
 
-}  // namespace
+}  // namespace reservations_test
 }  // namespace sheaf::lease_queue_test

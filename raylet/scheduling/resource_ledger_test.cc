@@ -7,13 +7,11 @@
 #include "base/random.h"
 
 namespace sheaf {
-namespace {
+namespace resource_ledger_test {
 
 Resources Parsed(const char* text) { return ParseResources(text).value(); }
 const PlacementGroupId kGroup = PlacementGroupId::Make({1, 1}, 7);
 constexpr int32_t kAny = -1;
-
-}  // namespace
 
 SCENARIO("what is acquired is gone until it is released") {
   ResourceLedger ledger(Parsed("CPU:2,slot:1"), {});
@@ -175,4 +173,5 @@ SCENARIO("whatever is done in whatever order, nothing is given twice and all com
   }
 }
 
+}  // namespace resource_ledger_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "raylet/workers/fake_launcher.h"
 
 namespace sheaf {
-namespace {
+namespace worker_pool_test {
 
 constexpr JobNumber kJob = 1;
 
@@ -458,5 +458,5 @@ SCENARIO("a forgotten need gets no worker") {
   CHECK(t.pool.TakeAssigned().empty());
 }
 
-}  // namespace
+}  // namespace worker_pool_test
 }  // namespace sheaf

@@ -21,7 +21,7 @@
 #include "rpc/proxy_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace block_bounds_test {
 
 constexpr ProcessId kOne{1, 0}, kTwo{2, 0};
 
@@ -319,5 +319,5 @@ TEST_CASE("what was asked at an address that a peer no longer has ends with the 
   CHECK(ended == 1);
 }
 
-}  // namespace
+}  // namespace block_bounds_test
 }  // namespace sheaf

@@ -18,7 +18,7 @@
 #include "rpc/security/tls_directory_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace blocks_test {
 
 constexpr ProcessId kOne{1, 0}, kTwo{2, 0};
 
@@ -488,5 +488,5 @@ TEST_CASE("with certificates all is encrypted, and both ends show theirs") {
   }
 }
 
-}  // namespace
+}  // namespace blocks_test
 }  // namespace sheaf

@@ -23,7 +23,7 @@
 #include "rpc/proxy_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace damaged_blocks_test {
 
 void Say(const UniqueFd& fd, std::string_view bytes) {
   REQUIRE(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
@@ -173,5 +173,5 @@ TEST_CASE("a connection over which a block comes slowly that nobody wants is giv
   CHECK(said < all / 2);
 }
 
-}  // namespace
+}  // namespace damaged_blocks_test
 }  // namespace sheaf

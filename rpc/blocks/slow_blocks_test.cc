@@ -22,7 +22,7 @@
 #include "rpc/security/tls_directory_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace slow_blocks_test {
 
 constexpr ProcessId kOne{1, 0}, kTwo{2, 0};
 
@@ -213,5 +213,5 @@ TEST_CASE("where the machine gives no more threads connections are refused, and 
   CHECK(one.Fetch(kTwo, "x").ok());
 }
 
-}  // namespace
+}  // namespace slow_blocks_test
 }  // namespace sheaf

@@ -13,7 +13,7 @@
 #include "rpc/security/tls_directory_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace certificate_watch_test {
 
 constexpr Nanos kPatience = 30 * kSecond;
 constexpr Nanos kPeriod = 10 * kMillisecond;
@@ -141,5 +141,5 @@ TEST_CASE("new certificates too must carry the name that peers want") {
   CHECK(sink.Await(1) == directory.Read("good/node.pem"));
 }
 
-}  // namespace
+}  // namespace certificate_watch_test
 }  // namespace sheaf

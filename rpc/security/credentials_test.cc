@@ -16,7 +16,7 @@
 #include "rpc/security/certificates.h"
 
 namespace sheaf {
-namespace {
+namespace credentials_test {
 
 std::string Read(const std::string& path) {
   std::ifstream file(path);
@@ -198,5 +198,5 @@ TEST_CASE("addresses as users write them") {
   }
 }
 
-}  // namespace
+}  // namespace credentials_test
 }  // namespace sheaf

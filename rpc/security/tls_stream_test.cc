@@ -11,7 +11,7 @@
 #include "rpc/security/tls_directory_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace tls_stream_test {
 
 std::string ReadAll(TlsStream& stream, size_t size) {
   std::string bytes(size, '\0');
@@ -66,5 +66,5 @@ TEST_CASE("a key of TLS is used for so many bytes, and what is under way meanwhi
   CHECK(answering.keys() == 1 + 10);
 }
 
-}  // namespace
+}  // namespace tls_stream_test
 }  // namespace sheaf

@@ -20,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import rules
 
@@ -60,6 +61,15 @@ def has_mutex(source: pathlib.Path) -> bool:
     """Whether a source has a mutex, or one of the headers that it names."""
     named = includes(source)
     return MUTEX in named or any(MUTEX in includes(ROOT / header) for header in named)
+
+
+def commands(build: pathlib.Path) -> Iterator[tuple[pathlib.Path, dict[str, str]]]:
+    """Each source of the build and how it is compiled, those too that are compiled together."""
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        file = pathlib.Path(entry["file"])
+        together = includes(file) if file.parent.name == "Unity" else [entry["file"]]
+        for name in together:
+            yield pathlib.Path(name), {**entry, "file": name}
 
 
 class Check:
@@ -122,8 +132,7 @@ def main() -> int:
     everything = sys.argv[2:] == ["--all"]
     wanted = set() if everything else {str((ROOT / name).resolve()) for name in sys.argv[2:]}
     entries = {}
-    for entry in json.loads((build / "compile_commands.json").read_text()):
-        file = pathlib.Path(entry["file"])
+    for file, entry in commands(build):
         if str(file) in wanted or (
             not wanted
             and ROOT in file.parents

@@ -10,7 +10,6 @@
 namespace sheaf::sim {
 namespace {
 
-constexpr Nanos kSilence = 5 * kSecond;  // After so long a link is down (rpc/links.h).
 constexpr Nanos kPlantedLease = 4 * kSecond;
 
 // The word to a node that it was declared dead becomes a lease.

@@ -11,7 +11,6 @@
 namespace sheaf::sim {
 namespace {
 
-constexpr Nanos kSilence = 5 * kSecond;  // After so long a link is down (rpc/links.h).
 constexpr Nanos kLongestCut = 300 * kMillisecond;
 // A shorter pause is none (gcs/pause_guard.h): who takes over sooner has to end the old head.
 constexpr Nanos kShortestSleep = 3200 * kMillisecond, kLongestSleep = 12 * kSecond;

@@ -11,8 +11,7 @@
 namespace sheaf::sim {
 namespace {
 
-constexpr Nanos kSilence = 5 * kSecond;       // After so long a link is down (rpc/links.h),
-constexpr Nanos kUnheardLimit = 2 * kSecond;  // and after so long again the GCS is told,
+constexpr Nanos kUnheardLimit = 2 * kSecond;  // So long after kSilence the GCS is told,
 constexpr Nanos kUnheardPeriod = kSecond;     // so often.
 
 }  // namespace

@@ -14,6 +14,8 @@
 
 namespace sheaf::sim {
 
+inline constexpr Nanos kSilence = 5 * kSecond;  // After so long a link is down (rpc/links.h).
+
 // The events of a run, spread over the virtual time that it should take: many nodes could do all of
 // them within a part of a second, in which no node can be found dead.
 struct Pace {

@@ -4,7 +4,7 @@
 #include "worker/core/core_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace actor_directory_test {
 
 constexpr ProcessId kMaker{3, 9};  // Of another node.
 
@@ -37,8 +37,6 @@ struct DirectoryTest {
   CoreNode node;
   ActorDirectory& directory = node.core->actor_directory;
 };
-
-}  // namespace
 
 SCENARIO("a handle made from what the GCS says names the creation of the actor") {
   DirectoryTest test;
@@ -158,4 +156,5 @@ SCENARIO("the end of a registration that nobody waits for is said to the GCS") {
   CHECK(request.end_actor().death().message() == "its creation was given up");
 }
 
+}  // namespace actor_directory_test
 }  // namespace sheaf

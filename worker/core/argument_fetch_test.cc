@@ -4,11 +4,9 @@
 #include "worker/core/core_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace argument_fetch_test {
 
 constexpr uint64_t kStoreBytes = 16 * kMiB;
-
-}  // namespace
 
 SCENARIO("arguments that lie in the arena are pinned at once") {
   CoreNode node(kStoreBytes);
@@ -104,4 +102,5 @@ SCENARIO("arguments that are more than the store can hold at once fail their cal
   CHECK(call->argument(0).bytes.empty());
 }
 
+}  // namespace argument_fetch_test
 }  // namespace sheaf

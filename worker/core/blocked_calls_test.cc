@@ -6,7 +6,7 @@
 #include "worker/core/core_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace blocked_calls_test {
 
 constexpr Nanos kBegun = 100 * kSecond;
 
@@ -31,8 +31,6 @@ struct BlockedTest {
 
   CoreNode node;
 };
-
-}  // namespace
 
 SCENARIO("a call that waits for others gives up its queue at once and its CPUs soon") {
   BlockedTest test;
@@ -125,4 +123,5 @@ SCENARIO("others come first in holding their arguments while a call that holds i
   CHECK(steps().empty());
 }
 
+}  // namespace blocked_calls_test
 }  // namespace sheaf

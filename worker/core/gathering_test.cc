@@ -4,7 +4,7 @@
 #include "worker/core/core_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace gathering_test {
 
 constexpr uint64_t kStoreBytes = 16 * kMiB;
 
@@ -12,8 +12,6 @@ constexpr uint64_t kStoreBytes = 16 * kMiB;
 ObjectHandle Elsewhere(CoreNode& node, uint64_t size) {
   return node.core->AddStored(node.core->NextName(), {kSelf.node + 1, 0, 1, 0}, size, {});
 }
-
-}  // namespace
 
 SCENARIO("values are taken as they come, and asked for side by side") {
   CoreNode node;
@@ -68,4 +66,5 @@ SCENARIO("an error is a value like others") {
   CHECK(views[0].error->message == "it failed");
 }
 
+}  // namespace gathering_test
 }  // namespace sheaf

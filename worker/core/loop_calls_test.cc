@@ -4,7 +4,7 @@
 #include "worker/core/core_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace loop_calls_test {
 
 // An async actor with a group "io" beside the default one, whose constructor has run.
 struct LoopTest {
@@ -40,8 +40,6 @@ struct LoopTest {
   LoopCalls loop{*node.core};
   bool waits = false;
 };
-
-}  // namespace
 
 SCENARIO("calls whose arguments are within reach are the loop's at once") {
   LoopTest test;
@@ -94,4 +92,5 @@ SCENARIO("a call that nobody waits for any more fails, and the next one of its g
   CHECK(test.Collect() == std::vector<std::string>{"later"});
 }
 
+}  // namespace loop_calls_test
 }  // namespace sheaf

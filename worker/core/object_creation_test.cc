@@ -6,15 +6,13 @@
 #include "worker/core/core_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace object_creation_test {
 
 // The raylet gives what it is asked for: slots, and then memory.
 bool LookUntilMade(CoreNode& node, ObjectCreation& creation) {
   for (int turn = 0; turn < 10 && !creation.Look(); ++turn) node.store.Settle();
   return creation.Look();
 }
-
-}  // namespace
 
 SCENARIO("an object is made once the raylet has given memory for it") {
   CoreNode node;
@@ -70,4 +68,5 @@ SCENARIO("the references inside an object can be found from the beginning") {
   CHECK(view.nested[0] == inner);
 }
 
+}  // namespace object_creation_test
 }  // namespace sheaf

@@ -7,7 +7,7 @@
 #include "worker/owner/object_places_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace parts_test {
 
 // An object of this process that lies on another node.
 ObjectHandle Elsewhere(CoreNode& node, uint64_t size) {
@@ -23,8 +23,6 @@ void Answer(CoreNode& node, ObjectId name, LookupOutcome outcome) {
   const LocatedObject answer{.id = name, .location = {}, .outcome = outcome, .flags = 0};
   node.core->dispatch.OnFrame(kRaylet, {kStoreLocated, AsBytes(answer)});
 }
-
-}  // namespace
 
 SCENARIO("a part is read in place where its object is, and fetched where it is not") {
   CoreNode node;
@@ -107,8 +105,6 @@ SCENARIO("more than the store can hold is refused") {
   CHECK(gathering.Look());
   CHECK(absl::IsResourceExhausted(gathering.status()));
 }
-
-namespace {
 
 struct Parts : Places {
   PartFetches fetches{kSelf, clock, transport, owner.references, owner.resolver};
@@ -253,5 +249,5 @@ TEST_CASE(
   CHECK(part.entry()->extra->error.kind == ErrorKind::kTimeout);
 }
 
-}  // namespace
+}  // namespace parts_test
 }  // namespace sheaf

@@ -4,7 +4,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace placement_groups_test {
 
 struct GroupsTest {
   proto::GroupRequest Taken() {
@@ -15,8 +15,6 @@ struct GroupsTest {
   RecordingTransport transport;
   PlacementGroups groups{kSelf, transport};
 };
-
-}  // namespace
 
 SCENARIO("a group is pending until the raylet says where it is") {
   GroupsTest test;
@@ -57,4 +55,5 @@ SCENARIO("a group of nothing is refused") {
   CHECK(test.transport.sent.empty());
 }
 
+}  // namespace placement_groups_test
 }  // namespace sheaf

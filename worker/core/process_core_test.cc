@@ -4,15 +4,13 @@
 #include "worker/core/core_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace process_core_test {
 
 // Lets go of `handle`, as the end of a turn does.
 void Drop(CoreNode& node, ObjectHandle& handle) {
   handle = {};
   node.core->AfterFrames();
 }
-
-}  // namespace
 
 SCENARIO("a small value stays in the process, with the references inside it") {
   CoreNode node;
@@ -141,4 +139,5 @@ SCENARIO("calls that are queued when a process ends go with it") {
   CHECK(node.core->executor.queued() == 1);
 }
 
+}  // namespace process_core_test
 }  // namespace sheaf

@@ -6,11 +6,9 @@
 #include <vector>
 
 namespace sheaf {
-namespace {
+namespace sequence_times_test {
 
 constexpr Nanos kBegin = kSecond;
-
-}  // namespace
 
 SCENARIO("a number was made before the first higher one was taken") {
   SequenceTimes times;
@@ -46,4 +44,5 @@ SCENARIO("a month of numbers is known to an eighth, and takes a few hundred plac
   }
 }
 
+}  // namespace sequence_times_test
 }  // namespace sheaf

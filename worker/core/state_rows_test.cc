@@ -5,7 +5,7 @@
 #include "worker/core/core_node_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace state_rows_test {
 
 struct RowsTest {
   ObjectHandle Submit(const std::string& name) {
@@ -28,8 +28,6 @@ struct RowsTest {
   }
   CoreNode node;
 };
-
-}  // namespace
 
 SCENARIO("a process tells of the calls that it has made and that it runs") {
   RowsTest test;
@@ -219,4 +217,5 @@ SCENARIO("the page shows what the core counts") {
   CHECK(page.gauge(metrics::GaugeId::kOwnedObjects).load() == 2);
 }
 
+}  // namespace state_rows_test
 }  // namespace sheaf

@@ -10,7 +10,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace argument_holds_test {
 
 constexpr ProcessId kCaller{1, 9};
 constexpr uint64_t kLease = 5;
@@ -86,8 +86,6 @@ struct HoldsTest : FakeExecutionHost {
   uint64_t pushes = 0;
   uint64_t objects = 0;
 };
-
-}  // namespace
 
 SCENARIO("calls whose arguments are little of the store hold them without a question") {
   HoldsTest t;
@@ -263,4 +261,5 @@ SCENARIO("sizes beyond all bounds are counted as such") {
   CHECK(t.holds.Begin(*small));
 }
 
+}  // namespace argument_holds_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace call_events_test {
 
 using telemetry::Outcome;
 using telemetry::TaskEvent;
@@ -79,8 +79,6 @@ struct Worker : FakeExecutionHost {
   std::vector<std::string> texts;
   std::vector<TraceContext> traces;
 };
-
-}  // namespace
 
 SCENARIO("a call that ran is recorded with what its owner said of it") {
   Worker worker;
@@ -195,4 +193,5 @@ SCENARIO("an owner records the attempt that its worker's death ended, though ano
   CHECK(ObjectState{result.entry()->state} == ObjectState::kPending);
 }
 
+}  // namespace call_events_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace task_executor_test {
 
 constexpr ProcessId kCaller{1, 9};
 constexpr ProcessId kOther{1, 10};
@@ -84,8 +84,6 @@ struct Resumed : ExecutorTest {
   bool Yield() { return call.Yield("item", {}).ok(); }
   CallExecution call{*this};
 };
-
-}  // namespace
 
 SCENARIO("a caller whose memory for values is used up gets results through the store") {
   ExecutorTest t;
@@ -417,4 +415,5 @@ SCENARIO("that an owner takes nothing is known until it does, or is dead") {
   CHECK_FALSE(f.executor.some_owner_behind());
 }
 
+}  // namespace task_executor_test
 }  // namespace sheaf

@@ -8,7 +8,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace actors_test {
 
 struct ActorFixture : Fixture {
   const TemplateRecord& Creation(int max_restarts = 0, bool out_of_order = false) {
@@ -74,8 +74,6 @@ struct ActorFixture : Fixture {
   telemetry::EventWriter writer{*events};
   telemetry::EventReader reader{*events};
 };
-
-}  // namespace
 
 SCENARIO("an actor that is killed to restart while it waits for a worker goes on waiting") {
   ActorFixture f;
@@ -451,4 +449,5 @@ SCENARIO("an actor whose name is being taken is pending for all who ask, and its
   }
 }
 
+}  // namespace actors_test
 }  // namespace sheaf

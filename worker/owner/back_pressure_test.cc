@@ -7,7 +7,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace back_pressure_test {
 
 constexpr ProcessId kFar{2, 8};  // On another node.
 constexpr BackPressure kSmall{.max_pending = 10'000, .max_untaken = 1000, .taken_step = 250};
@@ -95,8 +95,6 @@ struct Caller : Fixture {
   ActorClient& client = owner.actors.ClientOf(*actor.entry());
   TemplateRecord* method = nullptr;
 };
-
-}  // namespace
 
 SCENARIO("what a process of another node has not taken is counted at its sender") {
   Way way;
@@ -287,4 +285,5 @@ SCENARIO("a worker is given no more arguments ahead than may be on the way") {
   CHECK(f.owner.tasks.size() == 0);
 }
 
+}  // namespace back_pressure_test
 }  // namespace sheaf

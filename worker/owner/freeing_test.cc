@@ -6,7 +6,7 @@
 #include "worker/owner/object_places_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace freeing_test {
 
 constexpr size_t kMany = 1'000'000;
 
@@ -144,5 +144,5 @@ TEST_CASE("the death of a process costs what it touched, not what there is") {
   CHECK(asked == borrowed.size());
 }
 
-}  // namespace
+}  // namespace freeing_test
 }  // namespace sheaf

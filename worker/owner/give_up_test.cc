@@ -4,7 +4,7 @@
 #include "worker/owner/object_places_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace give_up_test {
 
 absl::Status GiveUp(Places& f, const ObjectHandle& object, bool though_used = false) {
   return GiveUp(f.owner.tasks, *object.entry(), though_used);
@@ -237,5 +237,5 @@ TEST_CASE("items of a stream are given up one by one when it has ended, and come
   }
 }
 
-}  // namespace
+}  // namespace give_up_test
 }  // namespace sheaf

@@ -4,7 +4,7 @@
 #include "worker/owner/object_places_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace lineage_test {
 
 // The next call that runs, and its result in the store of this node.
 uint64_t RunNext(Places& f) {
@@ -344,5 +344,5 @@ TEST_CASE("the items of a stream that only lineage holds are made again as well"
   CHECK(ObjectState{result.entry()->state} == ObjectState::kStore);
 }
 
-}  // namespace
+}  // namespace lineage_test
 }  // namespace sheaf

@@ -4,7 +4,7 @@
 #include "worker/owner/object_places_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace object_places_test {
 
 const Error kGone{ErrorKind::kObjectLost, "not on this node", {}};
 
@@ -294,5 +294,5 @@ TEST_CASE("a task with large arguments goes where they lie") {
   CHECK(f.transport.Take(FrameKind::kPushTask).to == kFar);  // Both leases are idle.
 }
 
-}  // namespace
+}  // namespace object_places_test
 }  // namespace sheaf

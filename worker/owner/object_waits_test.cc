@@ -5,7 +5,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace object_waits_test {
 
 constexpr ProcessId kFarOwner{2, 5};
 const ObjectLocation kThere{2, 5, 1, 0};
@@ -244,5 +244,5 @@ TEST_CASE("what waits for a value to be here hears of it when it is") {
   }
 }
 
-}  // namespace
+}  // namespace object_waits_test
 }  // namespace sheaf

@@ -5,7 +5,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace owner_questions_test {
 
 constexpr ProcessId kOwner{2, 5};
 
@@ -76,5 +76,5 @@ TEST_CASE("when the owner is dead the raylet is asked, each second") {
   CHECK_FALSE(q.questions.IsAsked(object.id()));
 }
 
-}  // namespace
+}  // namespace owner_questions_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "worker/owner/task_submitter.h"
 
 namespace sheaf {
-namespace {
+namespace task_record_test {
 
 std::string Contents(const InlineBytes& bytes) { return std::string(std::string_view(bytes)); }
 
@@ -54,5 +54,5 @@ SCENARIO("a target is what it was made of, and nothing else") {
   for (const TaskTarget& other : {nobody, of_lease, of_actor}) CHECK(other.created() == nullptr);
 }
 
-}  // namespace
+}  // namespace task_record_test
 }  // namespace sheaf

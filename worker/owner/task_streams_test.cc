@@ -5,7 +5,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace task_streams_test {
 
 constexpr ProcessId kFar{2, 8};  // A worker of another node.
 constexpr ProcessId kOther{3, 8};
@@ -433,5 +433,5 @@ SCENARIO("an abandoned stream is stopped, unless it brings what was lost") {
   }
 }
 
-}  // namespace
+}  // namespace task_streams_test
 }  // namespace sheaf

@@ -4,7 +4,7 @@
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace template_table_test {
 
 struct TemplatesTest : Fixture {
   static proto::TaskTemplate Spec(int number, const std::string& call_name = {}) {
@@ -33,8 +33,6 @@ struct TemplatesTest : Fixture {
     owner.Tick();  // The idle lease goes back.
   }
 };
-
-}  // namespace
 
 SCENARIO("templates that nothing needs go, however many; those that something needs stay") {
   TemplatesTest t;
@@ -92,4 +90,5 @@ SCENARIO("calls with names of their own share a template, and carry the name") {
   CHECK(push.body.ends_with(std::string("req-7\0\0\0", 8)));
 }
 
+}  // namespace template_table_test
 }  // namespace sheaf

@@ -4,7 +4,7 @@
 #include "worker/owner/object_places_for_test.h"
 
 namespace sheaf {
-namespace {
+namespace value_budget_test {
 
 // A store that may have no room.
 class FullStore final : public LocalStore {
@@ -147,5 +147,5 @@ TEST_CASE("a value that is freed while it waits for room is not promoted") {
   CHECK(b.table.unpromoted() == 0);
 }
 
-}  // namespace
+}  // namespace value_budget_test
 }  // namespace sheaf

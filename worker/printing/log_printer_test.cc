@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace sheaf {
-namespace {
+namespace log_printer_test {
 
 proto::LogLines Lines(std::string text) {
   proto::LogLines lines;
@@ -40,5 +40,5 @@ TEST_CASE("lines that nobody takes are kept up to a bound, and then counted") {
   CHECK(printed[fit + 1] == "after");
 }
 
-}  // namespace
+}  // namespace log_printer_test
 }  // namespace sheaf

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 
 namespace sheaf {
-namespace {
+namespace waiting_notices_test {
 
 struct Fixture {
   std::vector<std::string> lines;
@@ -64,5 +64,5 @@ TEST_CASE("many kinds are told of by their number") {
         4);
 }
 
-}  // namespace
+}  // namespace waiting_notices_test
 }  // namespace sheaf

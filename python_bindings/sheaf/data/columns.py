@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -79,10 +80,7 @@ def _of_ndarray(name: str, array: Any) -> Any:
             "per row"
         )
     if _is_masked(type(array)):
-        mask = np.ma.getmaskarray(array)
-        if mask.any():
-            return _of_masked(name, array, mask)
-        array = array.data
+        return _of_masked(name, array)
     dtype = array.dtype
     if dtype.kind == "O":
         return _of_values(name, array.tolist() if array.ndim > 1 else list(array))
@@ -111,27 +109,41 @@ def _is_masked(kind: type) -> bool:
     return masked is not None and issubclass(kind, masked.MaskedArray)
 
 
-def _of_masked(name: str, array: Any, mask: Any) -> Any:
-    """What is masked is NULL. Tensors have no NULLs: they become lists."""
-    if array.ndim == 1 and array.dtype.kind not in "OV":
-        return pc.if_else(pa.array(~mask), _of_ndarray(name, array.data), None)
-    if array.dtype.kind not in "biuf":
-        return _of_values(name, array.tolist())
-    kind = pa.from_numpy_dtype(array.dtype.newbyteorder("="))
-    for _ in range(array.ndim - 1):
-        kind = pa.list_(kind)
-    return pa.array(array.tolist(), kind)
+def _of_masked(name: str, array: Any) -> Any:
+    """What is masked is NULL. Tensors have no NULLs: arrays of several dimensions become lists,
+    also where nothing is masked, so that what a function gives is of one type for all values."""
+    if array.dtype.kind in "OV":
+        return _of_values(name, array.tolist() if array.dtype.kind == "V" else _lists(array))
+    mask = np.ma.getmaskarray(array).reshape(-1)
+    column = _of_ndarray(name, np.asarray(array.data).reshape(-1))
+    if isinstance(column.type, pa.BaseExtensionType):  # Complex numbers are objects.
+        return _objects(name, _lists(array))
+    if mask.any():
+        column = pc.if_else(pa.array(~mask), column, None)
+    for axis in range(array.ndim - 1, 0, -1):
+        ends = np.arange(math.prod(array.shape[:axis]) + 1) * array.shape[axis]
+        column = pa.ListArray.from_arrays(pa.array(ends).cast(pa.int32()), column)
+    return column
+
+
+def _lists(array: Any) -> list[Any]:
+    """The elements of an array, None for what is masked."""
+    if array.ndim > 1:
+        return [_lists(one) for one in array]
+    if array.dtype.kind == "V":
+        return list(array.tolist())
+    hidden = np.ma.getmaskarray(array)
+    return [None if gone else one for one, gone in zip(np.ma.getdata(array), hidden)]
 
 
 def _unmasked(values: Sequence[Any]) -> list[Any]:
-    """Values without masks. Where there are masked elements, all arrays become lists."""
-    arrays = [one for one in values if _is_masked(type(one)) and one.ndim]
-    if any(np.ma.is_masked(one) for one in arrays):
-        values = [one.tolist() if isinstance(one, np.ndarray) else one for one in values]
-    plain = [
-        one.data if _is_masked(type(one)) and one is not np.ma.masked else one for one in values
-    ]
-    return [None if one is np.ma.masked else one for one in plain]
+    """Values without masks: None for what is masked. Beside masked arrays all become lists."""
+    if any(_is_masked(type(one)) and one.ndim for one in values):
+        values = [
+            _lists(one) if isinstance(one, np.ndarray) and one.ndim else one for one in values
+        ]
+    plain = [None if _is_masked(type(one)) and np.ma.is_masked(one) else one for one in values]
+    return [one.data if _is_masked(type(one)) else one for one in plain]
 
 
 def _first(values: Sequence[Any]) -> Any:

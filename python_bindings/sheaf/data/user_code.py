@@ -4,8 +4,9 @@ process; what goes wrong in them names the operator and one row.
 
 What they give is taken so that nobody changes it any more: a function may fill one array for each
 batch, or return one dict for each row. Memory that nobody else holds is taken as it is, which the
-counts of references tell, and so is that of blocks, which nobody writes. All else is copied. What
-is to be taken comes in a list, which alone refers to it: a variable would count as a holder.
+counts of references tell, and so is that of the rows which the function was called with. All else
+is copied; so is what Arrow has made, which does not tell whose memory it is. What is to be taken
+comes in a list, which alone refers to it: a variable would count as a holder.
 """
 
 from __future__ import annotations
@@ -27,15 +28,17 @@ import numpy as np
 import pyarrow as pa
 
 from sheaf.data import block as blocks
+from sheaf.data.columns import column_of
 from sheaf.data.errors import UserCodeError, shown
+from sheaf.data.util.memory import Memory, own_arrow
 
 __all__ = [
     "ClassUdf",
     "bound",
     "is_async",
+    "is_users",
     "operator_name",
     "own_column",
-    "own_frame",
     "own_table",
     "results",
     "take_batch",
@@ -139,6 +142,20 @@ def is_async(fn: Any) -> bool:
     )
 
 
+def is_users(code: Any) -> bool:
+    """Whether a function or class is none of Sheaf's, so that what it gives is to be taken.
+
+    Args:
+        code: a callable.
+
+    Returns:
+        Whether it is the user's.
+    """
+    while isinstance(code, functools.partial):
+        code = code.func
+    return (getattr(code, "__module__", None) or "").partition(".")[0] != "sheaf"
+
+
 def operator_name(operator: str, fn: Any) -> str:
     """ "Map(f)" for a function f.
 
@@ -194,6 +211,7 @@ def results(
     operator: str,
     row_of: Callable[[Any], Any] = lambda value: value,
     take: Callable[[Any, list[Any]], Any] = lambda value, box: box[0],
+    take_each: Callable[[Any, list[Any]], Any] | None = None,
 ) -> Iterator[Any]:
     """What the function gives for each of these, in order. Coroutines run together, 16 at a time.
 
@@ -206,6 +224,7 @@ def results(
         row_of: gives one row of a value, for errors.
         take: is called with a value and a list of what the function gave for it, before the
             function is called again; gives what is yielded.
+        take_each: the same for each value of an asynchronous generator; `take` when not given.
 
     Yields:
         One result per value.
@@ -219,7 +238,7 @@ def results(
             try:
                 box = [fn(value)]
                 if inspect.isasyncgen(box[0]):
-                    box[0] = _drained(box[0], functools.partial(take, value))
+                    box[0] = _drained(box[0], functools.partial(take_each or take, value))
                 elif inspect.iscoroutine(box[0]):
                     box[0] = _taken(box[0], functools.partial(take, value))
                 else:
@@ -251,13 +270,14 @@ def _awaited(pending: Any, operator: str, row_of: Callable[[Any], Any]) -> Any:
         raise user_error(operator, error, row_of(value)) from error
 
 
-def take_batch(results: list[Any], at: int = 0, given: Any = None) -> Any:
+def take_batch(results: Any, at: int = 0, memory: Memory | None = None, held: bool = False) -> Any:
     """A batch that a function gave.
 
     Args:
-        results: it is one of these.
+        results: a list; it is one of these.
         at: which one.
-        given: the pa.Table that the function was called with, whose memory it may give back.
+        memory: that of what the function was called with.
+        held: whether somebody else has a reference to `results`.
 
     Returns:
         The pa.Table.
@@ -265,95 +285,82 @@ def take_batch(results: list[Any], at: int = 0, given: Any = None) -> Any:
     Raises:
         BatchError: it is no batch.
     """
-    held = sys.getrefcount(results[at]) > _HELD_ONCE
+    held = held or sys.getrefcount(results[at]) > _HELD_ONCE
     batch = results[at]
     if isinstance(batch, Mapping):
         held = held or type(batch) is not dict
-        return blocks.batch_to_table({name: own_column(batch, name, held) for name in batch})
-    if isinstance(batch, (pa.Table, pa.RecordBatch)):
-        return own_table(blocks.batch_to_table(batch), given)
-    return blocks.batch_to_table(own_frame(batch))
+        columns = {name: own_column(str(name), batch, name, held, memory) for name in batch}
+        return blocks.batch_to_table(columns)
+    return own_table(blocks.batch_to_table(batch), memory)
 
 
-def own_frame(batch: Any) -> Any:
-    """A DataFrame whose memory is nobody else's; what is none of pandas as it is."""
-    pandas = type(batch).__module__.partition(".")[0] == "pandas" and hasattr(batch, "columns")
-    return batch.copy() if pandas else batch
-
-
-def own_column(batch: Any, key: Any, held: bool = False) -> Any:
+def own_column(
+    name: str, batch: Any, key: Any, held: bool = False, memory: Memory | None = None
+) -> Any:
     """A column that a function gave.
 
     Args:
+        name: of the column, for errors.
         batch: what holds the column, which column_of takes.
         key: where.
         held: whether somebody else has a reference to `batch`.
+        memory: that of what the function was called with.
 
     Returns:
-        What column_of takes; nobody changes it any more.
+        A pa.Array or pa.ChunkedArray that nobody changes any more.
+
+    Raises:
+        BatchError: it is no column.
     """
     held = held or sys.getrefcount(batch[key]) > _HELD_ONCE
     column = batch[key]
     if isinstance(column, np.ndarray):
-        return _own_array(column, held)
+        return column_of(name, _own_array(column, held, memory))
     library = type(column).__module__.partition(".")[0]
-    if library == "pandas" and hasattr(column, "copy"):
-        return column.copy()
+    if library in ("pandas", "polars", "pyarrow"):
+        made = column_of(name, column)
+        if getattr(column, "dtype", None) == np.dtype(object):  # Made anew, value by value.
+            return made
+        return own_arrow(made, memory)
     if library == "torch" and getattr(column, "is_cpu", False):
-        return column.detach().clone()
-    if library in ("polars", "pyarrow", "torch") or isinstance(column, np.generic):
-        return column
-    return _own_array(np.asarray(column), True) if hasattr(column, "__array__") else column
+        column = column.detach().clone()
+    elif library != "torch" and not isinstance(column, np.generic) and hasattr(column, "__array__"):
+        column = _own_array(np.asarray(column), True, memory)
+    return column_of(name, column)
 
 
-def _own_array(array: Any, held: bool) -> Any:
+def _own_array(array: Any, held: bool, memory: Memory | None) -> Any:
     """It, or a copy when somebody else may write to its memory."""
     root = array
     while isinstance(root.base, np.ndarray):
         held = held or sys.getrefcount(root.base) > _HELD_ONCE
         root = root.base
     if root.base is not None:  # Memory of others.
-        held = array.flags.writeable or not _is_a_block_s(root.base)
+        held = array.flags.writeable or not (
+            type(root.base) is bytes or (memory is not None and memory.has_array(root))
+        )
     return array.copy() if held else array
 
 
-def _is_a_block_s(memory: Any) -> bool:
-    return type(memory) is bytes or type(memory).__module__.partition(".")[0] == "pyarrow"
-
-
-def own_table(table: Any, given: Any = None) -> Any:
-    """A table whose memory is nobody else's: Arrow does not tell who else holds its buffers, so
-    that all are copied but those of `given`.
+def own_table(table: Any, memory: Memory | None = None) -> Any:
+    """A table whose memory is nobody else's.
 
     Args:
         table: a pa.Table.
-        given: a pa.Table that nobody changes, or None.
+        memory: that nobody changes, or None.
 
     Returns:
         A pa.Table.
     """
-    if table is given or not table.num_columns:
+    if not table.num_columns or (memory is not None and table is memory.table):
         return table
-    known = set() if given is None else {at for one in given.columns for at in _addresses(one)}
-    columns = [
-        column
-        if known.issuperset(_addresses(column))
-        else pa.chunked_array([pa.concat_arrays([chunk]) for chunk in column.chunks], column.type)
-        for column in table.columns
-    ]
+    columns = [own_arrow(column, memory) for column in table.columns]
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
-def _addresses(column: Any) -> list[int]:
-    return [
-        buffer.address
-        for chunk in column.chunks
-        for buffer in chunk.buffers()
-        if buffer is not None and buffer.size
-    ]
-
-
-def take_row(results: Any, at: int = 0, given: Any = None, held: bool = False) -> Any:
+def take_row(
+    results: Any, at: int = 0, given: Any = None, held: bool = False, memory: Memory | None = None
+) -> Any:
     """A row that a function gave.
 
     Args:
@@ -361,6 +368,7 @@ def take_row(results: Any, at: int = 0, given: Any = None, held: bool = False) -
         at: which one.
         given: the row that the function was called with, to which the caller refers.
         held: whether somebody else has a reference to `results`.
+        memory: that of what the function was called with.
 
     Returns:
         A dict; what is no mapping as it is.
@@ -374,23 +382,23 @@ def take_row(results: Any, at: int = 0, given: Any = None, held: bool = False) -
     if _are_constant(map(type, row.values())):
         return dict(row) if held else row
     held = held or type(row) is not dict
-    return {name: _own_value(row, name, held) for name in row}
+    return {name: _own_value(row, name, held, memory) for name in row}
 
 
-def _own_value(container: Any, key: Any, held: bool) -> Any:
+def _own_value(container: Any, key: Any, held: bool, memory: Memory | None) -> Any:
     held = held or sys.getrefcount(container[key]) > _HELD_ONCE
     value = container[key]
     kind = type(value)
     if kind in _CONSTANT:
         return value
     if kind is np.ndarray and value.dtype != object:
-        return _own_array(value, held)
+        return _own_array(value, held, memory)
     if kind in (list, tuple):
         if _are_constant(map(type, value)):
             return value[:] if held else value
-        return kind([_own_value(value, at, held) for at in range(len(value))])
+        return kind([_own_value(value, at, held, memory) for at in range(len(value))])
     if kind is dict:
-        return {name: _own_value(value, name, held) for name in value}
+        return {name: _own_value(value, name, held, memory) for name in value}
     if kind.__module__.partition(".")[0] == "torch" and hasattr(value, "detach"):
         return value.detach().clone()
     try:

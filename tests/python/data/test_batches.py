@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Blocks of any size become batches of one size, in order or mixed."""
+"""Blocks of any size become batches of one size, in order or mixed; whose memory is that of a block
+is told from what is copied."""
 
 import numpy as np
 import pytest
@@ -7,8 +8,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 
 import pyarrow as pa  # noqa: E402
-from sheaf.data import block  # noqa: E402
+from sheaf.data import (
+    block,  # noqa: E402
+    transforms,  # noqa: E402
+)
 from sheaf.data.batches import batches, check_batch_size, rebatch, shuffled  # noqa: E402
+from sheaf.data.util.memory import Memory, own_arrow  # noqa: E402
 
 
 def tables(*sizes):
@@ -99,3 +104,98 @@ def test_formats():
     found = list(batches(tables(3, 2), 2, "numpy"))
     assert [batch["id"].tolist() for batch in found] == [[0, 1], [2, 3], [4]]
     assert [len(frame) for frame in batches(tables(3), 2, "pandas")] == [2, 1]
+
+
+LARGE = 1 << 14  # Rows that are looked at before they are copied.
+SHARED = {
+    "arrays": ("numpy", lambda batch: batch),
+    "a dict of them": ("numpy", dict),
+    "parts of them": ("numpy", lambda batch: {"x": batch["x"][1:]}),
+    "arrays of Arrow's": ("pyarrow", lambda table: {"x": table.column("x").chunk(0).to_numpy()}),
+    "a table": ("pyarrow", lambda table: table),
+    "columns": ("pyarrow", lambda table: table.select(["x"])),
+    "a dict of columns": ("pyarrow", lambda table: {"x": table.column("x")}),
+    "a DataFrame": ("pandas", lambda frame: frame),
+    "columns of a DataFrame": ("pandas", lambda frame: {"x": frame["x"]}),
+}
+
+
+@pytest.mark.parametrize("batch_size", [None, LARGE - 1])
+@pytest.mark.parametrize("name", SHARED)
+def test_what_a_function_gives_back_is_not_copied(name, batch_size):
+    batch_format, give = SHARED[name]
+    table = pa.table({"x": np.arange(LARGE)})
+    if batch_format == "pandas":
+        pytest.importorskip("pandas", minversion="3", reason="not installed: pip install pandas")
+        table = table.cast(pa.schema({"x": pa.string()}))
+
+    def ends(table):
+        buffer = table.column("x").chunk(0).buffers()[-1]
+        return buffer.address, buffer.address + buffer.size
+
+    give_back = transforms.map_batches(give, batch_format=batch_format, batch_size=batch_size)
+    made, given = ends(next(give_back(iter([table])))), ends(table)
+    assert given[0] <= made[0] < made[1] <= given[1]
+
+
+def of_struct(array):
+    return pa.StructArray.from_arrays([array], ["a"])
+
+
+WORDS = pa.array(["a", "b", None]).dictionary_encode()
+EVERY_TYPE = {
+    "numbers": pa.array([1, 2, None]),
+    "flags": pa.array([True, False, None]),
+    "strings": pa.array(["a", None]),
+    "lists": pa.array([[1], [2, 3], None]),
+    "structs": pa.array([{"a": 1, "b": "x"}, None]),
+    "maps": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+    "lists of one size": pa.array([[1, 2], None], pa.list_(pa.int64(), 2)),
+    "views": pa.array(["a" * 40, "b"], pa.string_view()),
+    "list views": pa.array([[1], [2]], pa.list_view(pa.int64())),
+    "runs": pa.RunEndEncodedArray.from_arrays([1, 2], [5, 6]),
+    "dictionary": WORDS,
+    "dictionary in a struct": of_struct(WORDS),
+    "dictionary in a list": pa.ListArray.from_arrays(pa.array([0, 3], pa.int32()), WORDS),
+    "union": pa.UnionArray.from_sparse(
+        pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])]
+    ),
+    "tensors": block.batch_to_table({"x": np.zeros((2, 3))}).column("x").chunk(0),
+    "objects": block.batch_to_table({"x": [{1}, {2}]}).column("x").chunk(0),
+    "nothing": pa.nulls(3),
+}
+
+
+def addresses(array):
+    found = {one.address for one in array.buffers() if one is not None and one.size}
+    if pa.types.is_struct(array.type):
+        return found | addresses(array.field(0))
+    if pa.types.is_list(array.type):
+        return found | addresses(array.values)
+    return found | (addresses(array.dictionary) if pa.types.is_dictionary(array.type) else set())
+
+
+@pytest.mark.parametrize("kind", EVERY_TYPE)
+def test_a_copy_has_no_buffer_of_what_was_copied(kind):
+    array = EVERY_TYPE[kind]
+    for part in (array, array.slice(1)):
+        copy = own_arrow(part)
+        assert copy.equals(part) and copy.type == part.type
+        assert not addresses(part) & addresses(copy)
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "dictionary in a struct", "strings", "tensors"])
+def test_memory_is_known_with_all_that_lies_in_it(kind):
+    array = pa.concat_arrays([EVERY_TYPE[kind]] * LARGE)
+    memory = Memory(pa.table({"x": array, "y": np.arange(len(array))}))
+    assert addresses(own_arrow(array, memory)) == addresses(array)
+    assert not addresses(array) & addresses(own_arrow(array, Memory(pa.table({"x": [1]}))))
+
+
+def test_strings_of_one_buffer_that_is_known_and_another_are_copied():
+    large = pa.array(["a"] * LARGE, pa.large_string())
+    _, ends, text = large.buffers()
+    other = pa.py_buffer(bytearray(ends))
+    mixed = pa.Array.from_buffers(pa.large_string(), LARGE, [None, other, text])
+    copy = own_arrow(mixed, Memory(pa.table({"x": large})))
+    assert copy.equals(large) and other.address not in addresses(copy)

@@ -197,10 +197,33 @@ def test_masked_values_of_rows_are_null():
     assert round_trip(rows) == [{"x": [1, None], "y": None}, {"x": [3, 4], "y": 1}]
 
 
-def test_arrays_with_masks_that_hide_nothing_are_as_others():
-    (back,) = round_trip([{"x": masked([1, 2], [0, 0])}])
-    assert type(back["x"]) is np.ndarray and back["x"].tolist() == [1, 2]
-    assert column_of("x", masked(np.ones((2, 3)), False)).type.shape == [3]
+@pytest.mark.parametrize("dtype", ["i4", "f4", "f2", "?", "c8", "M8[ns]", "M8[s]", "U1", "O", "g"])
+@pytest.mark.parametrize("shape", [(2,), (2, 2), (2, 1, 2), (2, 0)])
+def test_types_of_masked_columns_do_not_depend_on_what_is_masked(dtype, shape):
+    data = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+    some, no, every = np.zeros(shape, bool), np.zeros(shape, bool), np.ones(shape, bool)
+    some[..., :1] = True
+    columns = [column_of("x", masked(data, mask)) for mask in (some, no, every)]
+    assert dtype == "O" or len({column.type for column in columns}) == 1
+    block.unify_schemas([pa.schema({"x": column.type}) for column in columns])
+    if dtype in ("i4", "f4", "c8"):
+        assert round_trip_of(columns[0]) == masked(data, some).tolist()
+
+
+def round_trip_of(column):
+    return [row["x"] for row in block.table_to_rows(pa.table({"x": column}))]
+
+
+def test_rows_of_masked_arrays_are_lists_whatever_is_masked():
+    parts = [
+        block.rows_to_table([{"x": masked(np.array([1, 2], "f4"), mask)}])
+        for mask in ([0, 0], [0, 1], [1, 1])
+    ]
+    assert parts[0].schema.types == [pa.list_(pa.float32())]
+    rows = list(block.table_to_rows(block.concat(parts)))
+    assert [row["x"] for row in rows] == [[1, 2], [1, None], [None, None]]
+    (zero,) = block.table_to_rows(block.rows_to_table([{"x": np.ma.array(1, mask=True)}]))
+    assert zero == {"x": None}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,10 @@ pytest.importorskip("pyarrow", reason="not installed: pip install pyarrow")
 import pyarrow as pa  # noqa: E402
 from sheaf import cloudpickle, data  # noqa: E402
 from sheaf.data import block, transforms  # noqa: E402
+from sheaf.data.datasource import Datasource, FileBasedDatasource, ReadTask  # noqa: E402
+from sheaf.data.datasource.foreign import TorchDatasource  # noqa: E402
 from sheaf.data.expressions import col, udf  # noqa: E402
+from sheaf.data.transforms.framed import framed  # noqa: E402
 from sheaf.data.user_code import take_batch, take_row  # noqa: E402
 
 COUNT = 6
@@ -25,14 +28,13 @@ def firsts(transform):
     table = pa.table({"id": np.arange(COUNT)})
     transform = pickle.loads(cloudpickle.dumps(transform))
     parts = list(transform(iter([table])))
-    made = [row for part in parts for row in block.table_to_rows(part)]
+    return [first(row["x"]) for part in parts for row in block.table_to_rows(part)]
 
-    def first(value):
-        while not np.isscalar(value):
-            value = next(iter(value.values())) if isinstance(value, dict) else value[0]
-        return int(value)
 
-    return [first(row["x"]) for row in made]
+def first(value):
+    while not np.isscalar(value):
+        value = next(iter(value.values())) if isinstance(value, dict) else value[0]
+    return int(value)
 
 
 def refilled(shape):
@@ -167,6 +169,96 @@ def test_one_buffer_of_arrow_for_all_batches():
     )
 
 
+def arrow_series(array):
+    pandas = pytest.importorskip("pandas", reason="not installed: pip install pandas")
+    return pandas.Series(pandas.arrays.ArrowExtensionArray(array))
+
+
+COLUMNS = {
+    "array": lambda array: array,
+    "chunked": lambda array: pa.chunked_array([array]),
+    "dictionary": lambda array: pa.DictionaryArray.from_arrays(pa.array([0]), array),
+    "struct": lambda array: pa.StructArray.from_arrays([COLUMNS["dictionary"](array)], ["a"]),
+    "NumPy": lambda array: array.to_numpy(),
+    "pandas": arrow_series,
+}
+
+
+@pytest.mark.parametrize("make", COLUMNS)
+def test_columns_of_arrow_that_lie_in_one_array_for_all_batches(make):
+    out = np.zeros(1, "i8")
+
+    def column(number):
+        out[:] = number
+        return COLUMNS[make](pa.array(out))
+
+    def fill(batch):
+        return {"x": column(batch["id"])}
+
+    def several(batch):
+        for number in batch["id"]:
+            yield fill({"id": number})
+
+    def table(batch):
+        return pa.table(fill(batch))
+
+    def frame(batch):
+        pandas = pytest.importorskip("pandas", reason="not installed: pip install pandas")
+        return pandas.DataFrame(fill(batch))
+
+    @udf()
+    def value(ids):
+        return column(ids)
+
+    assert firsts(transforms.map_batches(fill, batch_size=1)) == list(range(COUNT))
+    assert firsts(transforms.map_batches(several)) == list(range(COUNT))
+    adding = transforms.with_columns({"x": value(col("id"))})
+    tables = list(adding(pa.table({"id": [number]}) for number in range(COUNT)))
+    assert sum((list(map(first, t.column("x").to_pylist())) for t in tables), []) == list(
+        range(COUNT)
+    )
+    if make not in ("NumPy", "pandas"):
+        assert firsts(transforms.map_batches(table, batch_size=1)) == list(range(COUNT))
+    if make == "pandas":
+        assert firsts(transforms.map_batches(frame, batch_size=1)) == list(range(COUNT))
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_one_buffer_under_many_small_dataframes(text):
+    pandas = pytest.importorskip("pandas", reason="not installed: pip install pandas")
+    memory = bytearray(8)
+    ends = pa.py_buffer(np.array([0, 1]))
+    buffers = [None, ends, pa.py_buffer(memory)] if text else [None, pa.py_buffer(memory)]
+    array = pa.Array.from_buffers(pa.large_string() if text else pa.int64(), 1, buffers)
+    column = pandas.Series(array, dtype="str") if text else arrow_series(array)
+
+    def fill(frame):
+        memory[:1] = str(frame["id"].iloc[0]).encode() if text else bytes([frame["id"].iloc[0]])
+        return pandas.DataFrame({"x": column}, copy=False)
+
+    tables = [pa.table({"id": [number]}) for number in range(COUNT)]
+    made = list(transforms.map_batches(fill, batch_format="pandas")(framed(iter(tables), True)))
+    assert [int(one) for t in made for one in t.column("x").to_pylist()] == list(range(COUNT))
+
+
+def test_one_list_for_all_batches():
+    class Fill:
+        def __init__(self):
+            self.out = [{"x": np.zeros(1)}]
+
+        def __call__(self, batch):
+            self.out[0]["x"][:] = batch["id"]
+            return self.out
+
+    class Later(Fill):
+        async def __call__(self, batch):
+            return super().__call__(batch)
+
+    for kind in (Fill, Later):
+        filling = transforms.map_batches(transforms.ClassUdf(kind), batch_size=1)
+        assert firsts(filling) == list(range(COUNT))
+
+
 def test_one_tensor_of_torch_for_all_batches():
     torch = pytest.importorskip("torch", reason="not installed: pip install torch")
     out = torch.zeros(1)
@@ -236,10 +328,23 @@ def test_one_dict_for_all_rows():
     async def list_later(row):
         return one_list(row)
 
+    async def several_later(row):
+        yield fill(row)
+
     assert firsts(transforms.map_rows(fill)) == list(range(COUNT))
     assert firsts(transforms.flat_map(several)) == list(range(COUNT))
     assert firsts(transforms.flat_map(one_list)) == list(range(COUNT))
     assert firsts(transforms.flat_map(list_later)) == list(range(COUNT))
+    assert firsts(transforms.flat_map(several_later)) == list(range(COUNT))
+
+
+def test_one_dict_for_all_rows_of_an_asynchronous_generator():
+    async def several(row):
+        out = {}
+        for out["x"] in range(COUNT):
+            yield out
+
+    assert firsts(transforms.flat_map(several)) == list(range(COUNT)) * COUNT
 
 
 def test_one_array_for_all_calls_of_an_expression():
@@ -272,6 +377,42 @@ def test_one_array_for_all_blocks_of_a_read_task():
     assert [table.column("x").to_pylist() for table in made] == [[n] for n in range(COUNT)]
 
 
+@pytest.mark.parametrize("make", [dict, pa.table])
+def test_one_array_for_all_blocks_of_a_datasource(make, tmp_path):
+    def blocks():
+        out = np.zeros(1)
+        for number in range(COUNT):
+            out[:] = number
+            yield make({"x": out})
+
+    class Numbers(Datasource):
+        def get_read_tasks(self, *_):
+            return [ReadTask(blocks, block.BlockMetadata())]
+
+    class Files(FileBasedDatasource):
+        def _read_stream(self, f, path):
+            yield from blocks()
+
+    (tmp_path / "file").write_bytes(b"x")
+    for source in (Numbers(), Files(str(tmp_path / "file"))):
+        (task,) = source.get_read_tasks(1)
+        made = list(transforms.read(task)(iter([])))
+        assert [table.column("x").to_pylist() for table in made] == [[n] for n in range(COUNT)]
+
+
+def test_one_array_for_all_elements_of_a_dataset_of_torch():
+    class Numbers:
+        def __iter__(self):
+            out = np.zeros(1)
+            for number in range(COUNT):
+                out[:] = number
+                yield out
+
+    (task,) = TorchDatasource(Numbers()).get_read_tasks(1)
+    (table,) = transforms.read(task)(iter([]))
+    assert [first(row["item"]) for row in block.table_to_rows(table)] == list(range(COUNT))
+
+
 def address(table):
     return table.column("x").chunk(0).buffers()[1].address
 
@@ -282,9 +423,6 @@ def test_what_nobody_else_holds_is_not_copied():
     batches = [{"x": fresh[1:]}]
     del fresh
     assert address(take_batch(batches)) == at + 8
-    given = pa.table({"x": np.zeros(3)})
-    assert address(take_batch([block.table_to_batch(given)], 0, given)) == address(given)
-    assert address(take_batch([given.select(["x"])], 0, given)) == address(given)
     rows = [{"x": np.zeros(3)}]
     at = rows[0]["x"].ctypes.data
     assert take_row(rows)["x"].ctypes.data == at
@@ -298,6 +436,7 @@ def test_a_function_finds_its_own_objects_unchanged():
 
 def test_small_datasets_of_arrays_that_change_afterwards():
     count = 4
+    codes = pa.array([0, 1, 2, 3])
     pandas = pytest.importorskip("pandas", reason="not installed: pip install pandas")
     array = np.ones(count)
     frame = pandas.DataFrame({"data": np.ones(count)})
@@ -306,6 +445,7 @@ def test_small_datasets_of_arrays_that_change_afterwards():
         data.from_arrow(pa.table({"data": pa.array(array)})),
         data.from_blocks([{"data": array}]),
         data.from_pandas(frame),
+        data.from_arrow(pa.table({"data": pa.DictionaryArray.from_arrays(codes, pa.array(array))})),
     ]
     array[:] = 0
     frame.iloc[:, 0] = 0.0

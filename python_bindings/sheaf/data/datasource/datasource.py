@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from sheaf.data.block import BlockMetadata, batch_to_table, slice_rows
 from sheaf.data.errors import BatchError, shown
+from sheaf.data.user_code import is_users, take_batch
 
 __all__ = ["Datasource", "OneByOne", "ReadTask"]
 
@@ -61,9 +63,11 @@ class ReadTask:
                 f"a read task gave {shown(made)} of type {type(made).__name__}: want an iterable "
                 "of blocks"
             )
-        left = self._limit
-        for block in made:
-            table = batch_to_table(block)
+        # What has all blocks together changes none of them.
+        changes = is_users(self._read_fn) and not isinstance(made, (list, tuple))
+        given, left = iter(made), self._limit
+        while box := list(itertools.islice(given, 1)):
+            table = take_batch(box) if changes else batch_to_table(box[0])
             if left is not None:
                 table = slice_rows(table, 0, left)
                 left -= table.num_rows

@@ -8,6 +8,7 @@ import concurrent.futures
 import copy
 import dataclasses
 import functools
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from sheaf.data.datasource.partitioning import Partitioning, PathPartitionFilter
 from sheaf.data.datasource.pieces import PIECE_BYTES, Piece, cut, is_plain, lines_before, lines_of
 from sheaf.data.errors import DataError, FileFormatError
 from sheaf.data.schema import FILE_KEY
+from sheaf.data.user_code import is_users, take_batch
 
 __all__ = ["FileBasedDatasource", "FileShuffleConfig"]
 
@@ -315,8 +317,10 @@ class FileBasedDatasource(Datasource):
             constants["path"] = path
         with self._opened(unit) as file:
             try:
-                for block in self._read_piece(file, unit):
-                    table = with_constants(batch_to_table(block), constants)
+                given = iter(self._read_piece(file, unit))
+                while box := list(itertools.islice(given, 1)):
+                    table = take_batch(box) if is_users(type(self)) else batch_to_table(box[0])
+                    table = with_constants(table, constants)
                     yield table.replace_schema_metadata({FILE_KEY: path})
             except (DataError, FileNotFoundError, GeneratorExit):
                 raise

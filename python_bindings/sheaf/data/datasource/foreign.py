@@ -10,6 +10,7 @@ from typing import Any
 
 from sheaf.data.block import BlockMetadata, batch_to_table, rows_to_table
 from sheaf.data.datasource.datasource import Datasource, ReadTask
+from sheaf.data.user_code import take_row
 
 __all__ = ["HuggingFaceDatasource", "TorchDatasource"]
 
@@ -63,8 +64,9 @@ class TorchDatasource(Datasource):
             elements = iter(self._dataset)
         else:
             elements = (self._dataset[place] for place in range(start, stop))
-        while part := list(itertools.islice(elements, _ROWS_AT_ONCE)):
-            yield rows_to_table([{"item": element} for element in part])
+        rows = map(take_row, ([{"item": element}] for element in elements))
+        while part := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+            yield rows_to_table(part)
 
 
 class HuggingFaceDatasource(Datasource):

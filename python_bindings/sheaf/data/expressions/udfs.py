@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from sheaf.data.columns import column_of, column_to_numpy
+from sheaf.data.columns import column_to_numpy
 from sheaf.data.expressions.expression import Expr, expression_of
 from sheaf.data.user_code import ClassUdf, bound, operator_name, own_column, user_error
+from sheaf.data.util.memory import Memory
 
 __all__ = ["pyarrow_udf", "udf"]
 
@@ -45,7 +46,8 @@ class UDFExpr(Expr):
         kwargs = {name: given(one) for name, one in self.kwargs.items()}
         name = operator_name("Expression", self.fn)
         try:
-            column = column_of(name, own_column([bound(self.fn)(*args, **kwargs)], 0))
+            box = [bound(self.fn)(*args, **kwargs)]
+            column = own_column(name, box, 0, memory=Memory(table))
             return column if self._kind is None else column.cast(self._kind)
         except Exception as error:
             raise user_error(name, error) from error

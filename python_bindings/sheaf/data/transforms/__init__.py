@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from sheaf.data import block as blocks
+from sheaf.data.datasource.datasource import ReadTask
 from sheaf.data.task_context import TaskContext
 from sheaf.data.transforms.columns import (
     count_rows,
@@ -109,7 +110,7 @@ def read(read_task: Any) -> Transform:
 def _read(read_task: Any, tables: Iterator[Any]) -> Iterator[Any]:
     made = iter(read_task())
     while box := list(itertools.islice(made, 1)):
-        yield box[0] if isinstance(box[0], pa.Table) else take_batch(box)
+        yield box[0] if isinstance(read_task, ReadTask) else take_batch(box)
 
 
 def write(datasink: Any, context: TaskContext | None = None) -> Transform:

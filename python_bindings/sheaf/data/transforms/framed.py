@@ -11,18 +11,20 @@ from typing import Any
 import pyarrow as pa
 
 from sheaf.data import block as blocks
+from sheaf.data.util.memory import Memory, arrays_of_arrow, own_arrow
 
-__all__ = ["Framed", "Joined", "framed"]
+__all__ = ["Framed", "Joined", "OwnFrame", "framed", "own_frame"]
 
 _ROWS_AT_ONCE = 16384
 _LONGEST_S = 0.05  # For which a frame waits for others.
 
 
-class Framed:
+class Framed(Memory):
     """A table that is a DataFrame already; that is its user's, who may change it."""
 
     def __init__(self, table: Any, frame: Any) -> None:
-        self.table, self.frame = table, frame
+        super().__init__(table)
+        self.frame = self.lend(frame)
         self.num_rows = table.num_rows
 
 
@@ -88,6 +90,33 @@ def _looks_the_same_in_parts(column: Any) -> bool:
     return any(is_one(kind) for is_one in same)
 
 
+class OwnFrame:
+    """A DataFrame that a function gave and nobody changes any more, with what others have in common
+    that it may be joined with."""
+
+    def __init__(self, frame: Any, kind: Any) -> None:
+        self.frame, self.kind = frame, kind
+
+
+def own_frame(batch: Any, memory: Memory) -> OwnFrame | None:
+    """A copy of a DataFrame which others may be joined with.
+
+    Args:
+        batch: what a function gave.
+        memory: that of what the function was called with.
+
+    Returns:
+        The frame; None: it is no such one.
+    """
+    kind = _kind_of(batch)
+    if kind is None:
+        return None
+    frame = batch.copy()
+    for array in arrays_of_arrow(frame):  # Which copy() leaves where they are.
+        array._pa_array = own_arrow(array._pa_array, memory)
+    return OwnFrame(frame, kind)
+
+
 class Joined:
     """DataFrames that become tables together, as long as they have the same columns of types whose
     values alone say what they are in Arrow."""
@@ -97,19 +126,14 @@ class Joined:
         self._kind: Any = None
         self._rows, self._since = 0, 0.0
 
-    def add(self, batch: Any) -> Iterator[Any]:
-        """Takes what a function gave, which nobody changes any more, and gives the tables that are
-        ready, in order."""
-        kind = _kind_of(batch)
-        if self._frames and kind != self._kind:
+    def add(self, own: OwnFrame) -> Iterator[Any]:
+        """Takes what a function gave, and gives the tables that are ready, in order."""
+        if self._frames and own.kind != self._kind:
             yield self._table()
-        if kind is None:
-            yield blocks.batch_to_table(batch)
-            return
         if not self._frames:
-            self._kind, self._since = kind, time.monotonic()
-        self._frames.append(batch)
-        self._rows += len(batch)
+            self._kind, self._since = own.kind, time.monotonic()
+        self._frames.append(own.frame)
+        self._rows += len(own.frame)
         if self._rows >= _ROWS_AT_ONCE or time.monotonic() - self._since > _LONGEST_S:
             yield self._table()
 
@@ -135,6 +159,8 @@ def _kind_of(batch: Any) -> Any:
     import pandas
 
     if int(pandas.__version__.partition(".")[0]) < 3 or not len(batch) or not len(batch.columns):
+        return None
+    if not batch.columns.is_unique:
         return None
     types = tuple(batch.dtypes)
     if not all(getattr(one, "kind", "O") in "biufMm" or one == "str" for one in types):

@@ -15,17 +15,17 @@ import pyarrow as pa
 from sheaf.data import block as blocks
 from sheaf.data.batches import check_batch_size, rebatch
 from sheaf.data.errors import BatchError, DataError, shown
-from sheaf.data.transforms.framed import Framed, Joined
+from sheaf.data.transforms.framed import Framed, Joined, OwnFrame, own_frame
 from sheaf.data.user_code import (
     bound,
     is_async,
     operator_name,
-    own_frame,
     results,
     take_batch,
     take_row,
     user_error,
 )
+from sheaf.data.util.memory import Memory
 
 Transform = Callable[[Iterator[Any]], Iterator[Any]]
 _ROWS_AT_ONCE = 16384  # Of a row function's results, as Python values.
@@ -58,16 +58,19 @@ def _map_rows(
 ) -> Iterator[Any]:
     call = bound(fn, args, kwargs)
     if is_async(call):
-        made = results(call, _rows(tables), name, take=_take_row)
+        memory = Memory()
+        take = functools.partial(_take_row, memory)
+        made = results(call, _rows(tables, memory), name, take=take)
         yield from _tables_of(name, made, "one dict per row")
         return
-    for part in _parts(tables):
+    memory = Memory()
+    for memory.table in _parts(tables):
         rows: list[Any] = []
         add = rows.append
         row: Any = None
         try:
-            for row in blocks.table_to_rows(part):
-                add(take_row([call(row)], 0, row))
+            for row in blocks.table_to_rows(memory.table):
+                add(take_row([call(row)], 0, row, False, memory))
         except Exception as error:
             raise user_error(name, error, row) from error
         yield _table_of(name, rows, "one dict per row")
@@ -102,12 +105,14 @@ def _flat_map(
 
     def made() -> Iterator[Any]:
         last: list[Any] = [None]
+        memory = Memory()
 
         def remembered() -> Iterator[Any]:
-            for last[0] in _rows(tables):
+            for last[0] in _rows(tables, memory):
                 yield last[0]
 
-        for several in results(call, remembered(), name, take=_take_rows):
+        take, take_each = (functools.partial(one, memory) for one in (_take_rows, _take_row))
+        for several in results(call, remembered(), name, take=take, take_each=take_each):
             if isinstance(several, (Mapping, str, bytes)) or not isinstance(several, Iterable):
                 problem = BatchError(
                     f"returned {shown(several)} of type {type(several).__name__}: want a list of "
@@ -120,7 +125,7 @@ def _flat_map(
                 else:
                     several = iter(several)
                     while box := list(itertools.islice(several, 1)):
-                        yield take_row(box)
+                        yield take_row(box, memory=memory)
             except GeneratorExit:
                 raise
             except Exception as error:  # Of the user's generator.
@@ -221,37 +226,36 @@ def _map_batches(
 ) -> Iterator[Any]:
     call = bound(fn, args, kwargs)
     batch_size, batch_format, zero_copy = shape
-    last: list[Any] = [None]  # The latest batch, as a table: errors show its first row.
+    last: list[Any] = [None]  # The latest batch: errors show its first row.
 
-    def made(table: Any) -> Any:
-        if isinstance(table, Framed):
-            return call(table.frame)
-        return call(blocks.table_to_batch(table, batch_format, zero_copy))
+    def made(given: Memory) -> Any:
+        if isinstance(given, Framed):
+            return call(given.frame)
+        return call(given.lend(blocks.table_to_batch(given.table, batch_format, zero_copy)))
 
     def remembered() -> Iterator[Any]:
-        for last[0] in rebatch(tables, batch_size):
+        for table in rebatch(tables, batch_size):
+            last[0] = table if isinstance(table, Framed) else Memory(table)
             yield last[0]
 
-    def table_of(given: Any) -> Any:
-        return given.table if isinstance(given, Framed) else given
-
-    def first_row(given: Any) -> Any:
-        part = blocks.slice_rows(table_of(given), 0, 1)
+    def first_row(given: Memory) -> Any:
+        part = blocks.slice_rows(given.table, 0, 1)
         return next(blocks.table_to_rows(part, exact=False), None)
 
     joined = Joined()
-    for result in results(made, remembered(), name, first_row, _take_batch):
+    for result in results(made, remembered(), name, first_row, _take_batch, _take_each):
         try:
-            if isinstance(last[0], Framed) and not _is_several(result):
+            if isinstance(result, OwnFrame):
                 yield from joined.add(result)
                 continue
             yield from joined.rest()
-            if not _is_several(result):
+            if isinstance(result, list):
+                yield from result
+            elif isinstance(result, pa.Table):
                 yield result
-                continue
-            batches = iter(result)
-            while box := list(itertools.islice(batches, 1)):
-                yield box[0] if isinstance(result, list) else take_batch(box, 0, table_of(last[0]))
+            else:
+                while box := list(itertools.islice(result, 1)):
+                    yield take_batch(box, 0, last[0])
         except GeneratorExit:
             raise
         except Exception as error:  # Of the user's generator, or of what it gave.
@@ -259,33 +263,33 @@ def _map_batches(
     yield from joined.rest()
 
 
-def _is_several(result: Any) -> bool:
-    return inspect.isgenerator(result) or isinstance(result, (list, Iterator))
+def _take_row(memory: Memory, row: Any, box: list[Any]) -> Any:
+    return take_row(box, memory=memory)
 
 
-def _take_row(row: Any, box: list[Any]) -> Any:
-    return take_row(box)
-
-
-def _take_rows(row: Any, box: list[Any]) -> Any:
+def _take_rows(memory: Memory, row: Any, box: list[Any]) -> Any:
     """What flat_map's function gives; generators are left to who iterates."""
     if not isinstance(box[0], (list, tuple)):
         return box[0]
     held = sys.getrefcount(box[0]) > 2
     several = box[0]
-    return [take_row(several, at, held=held) for at in range(len(several))]
+    return [take_row(several, at, None, held, memory) for at in range(len(several))]
 
 
-def _take_batch(table: Any, box: list[Any]) -> Any:
-    """What map_batches' function gives; generators are left to who iterates."""
+def _take_batch(given: Memory, box: list[Any]) -> Any:
+    """What map_batches' function gives: a table, an OwnFrame, or a list of tables. Generators are
+    left to who iterates."""
     if inspect.isgenerator(box[0]) or isinstance(box[0], Iterator):
         return box[0]
-    given = table.table if isinstance(table, Framed) else table
     if isinstance(box[0], list):
-        return [take_batch(box[0], at, given) for at in range(len(box[0]))]
-    if isinstance(table, Framed):  # Frames are joined.
-        frame = own_frame(box[0])
-        return take_batch(box, 0, given) if frame is box[0] else frame
+        held = sys.getrefcount(box[0]) > 2
+        several = box[0]
+        return [take_batch(several, at, given, held) for at in range(len(several))]
+    own = own_frame(box[0], given) if isinstance(given, Framed) else None
+    return take_batch(box, 0, given) if own is None else own
+
+
+def _take_each(given: Memory, box: list[Any]) -> Any:
     return take_batch(box, 0, given)
 
 
@@ -295,9 +299,10 @@ def _parts(tables: Iterator[Any], keep_empty: bool = False) -> Iterator[Any]:
             yield blocks.slice_rows(table, start, _ROWS_AT_ONCE)
 
 
-def _rows(tables: Iterator[Any]) -> Iterator[dict[str, Any]]:
-    for table in tables:
-        yield from blocks.table_to_rows(table)
+def _rows(tables: Iterator[Any], memory: Memory) -> Iterator[dict[str, Any]]:
+    """The rows of tables; `memory` is that of the latest one."""
+    for memory.table in tables:
+        yield from blocks.table_to_rows(memory.table)
 
 
 def _tables_of(name: str, rows: Iterator[Any], wanted: str) -> Iterator[Any]:

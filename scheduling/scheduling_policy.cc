@@ -206,7 +206,8 @@ Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyCont
     const bool may_wait = node != nullptr && (node->heard || !spec.strategy.soft);
     if (!none && may_wait && Feasible(spec, *node, selector))
       return {node->available.Fits(spec.resources) ? Kind::kNode : Kind::kWait, spec.strategy.node};
-    if (!spec.strategy.soft) return {node->draining ? Kind::kWait : Kind::kNodeUnfit};
+    if (!spec.strategy.soft)
+      return {node->draining || node->refuses ? Kind::kWait : Kind::kNodeUnfit};
   }
   if (none) return {Kind::kInfeasible};
   if (spec.strategy.kind == StrategyKind::kSpread)

@@ -102,6 +102,12 @@ SCENARIO("node affinity: hard waits for its node, soft goes elsewhere when that 
   view.nodes[3].available = {};
   CHECK((Place(spec, view) == Placement{Kind::kWait}));
   CHECK_FALSE(CouldHold(spec, view, 2));
+  view.nodes[3].available = view.nodes[3].total;
+  for (bool NodeView::* const takes_nothing : {&NodeView::draining, &NodeView::refuses}) {
+    view.nodes[3].*takes_nothing = true;
+    CHECK((Place(spec, view) == Placement{Kind::kWait}));
+    view.nodes[3].*takes_nothing = false;
+  }
   view.nodes[3].alive = false;
   CHECK((Place(spec, view) == Placement{Kind::kNodeGone}));
   spec.strategy.soft = true;

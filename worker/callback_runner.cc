@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <deque>
 #include <system_error>
 #include <thread>
@@ -88,10 +89,16 @@ void CallbackRunner::Close(End end) {
   const MutexLock lock(shared_->mutex);
   shared_->closed = true;
   if (!end.finish) dropped.swap(shared_->queue);
+  const size_t running = static_cast<size_t>(shared_->threads - shared_->idle);
+  for (size_t more = std::min<size_t>(running + shared_->queue.size(), kMostThreads);
+       end.all && static_cast<size_t>(shared_->threads) < more; --more) {
+    shared_->StartThread();
+  }
   shared_->changed.NotifyAll();
   shared_->changed.WaitFor(
       shared_->mutex, end.patience,
       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) { return shared_->threads == 0; });
+  if (end.all && shared_->threads > 0) return;
   for (std::function<void()>& late : shared_->queue) dropped.push_back(std::move(late));
   shared_->queue.clear();
 }

@@ -32,10 +32,12 @@ class CallbackRunner {
   // To be called a few times a second.
   void Relieve();
   // What has not begun is dropped, or with `finish` run yet. Returns when no callback runs, or
-  // `patience` is over: one that runs still goes on, on a thread that nobody waits for.
+  // `patience` is over: one that runs still goes on, on a thread that nobody waits for. With `all`
+  // those that have not begun by then do so as well; one that does not end holds up no other.
   struct End {
     bool finish = false;
     Nanos patience = 0;
+    bool all = false;
   };
   void Close(End end);
 

@@ -95,6 +95,20 @@ TEST_CASE("closing waits as long as it is told, and loses what it is told") {
     release->Set();
     CHECK(*ran == 0);
   }
+  SECTION("of all, though one does not return: the others run yet") {
+    const auto second = std::make_shared<Event>(), third = std::make_shared<Event>();
+    runner.Post([begun, release] {
+      begun->Set();
+      release->Wait(60s);
+    });
+    REQUIRE(begun->Wait());
+    runner.Post([second] { second->Set(); });
+    runner.Post([third] { third->Set(); });
+    runner.Close({.finish = true, .patience = 20 * kMillisecond, .all = true});
+    CHECK(second->Wait());
+    CHECK(third->Wait());
+    release->Set();
+  }
   SECTION("until all have run") {
     for (int i = 0; i < 100; ++i) runner.Post([ran] { ++*ran; });
     runner.Close({.finish = true, .patience = 20 * kSecond});

@@ -180,7 +180,7 @@ bool RuntimeImpl::Stop(Nanos patience) {
   for (std::thread& thread : group_threads_) {
     if (thread.joinable()) thread.join();
   }
-  callbacks_.Close({.finish = true, .patience = std::min(patience, kLastCallbacks)});
+  callbacks_.Close({.finish = true, .patience = std::min(patience, kLastCallbacks), .all = true});
   cancels_.Close({});
   printer_.Close(kLastWords);
   stacks_.Close();

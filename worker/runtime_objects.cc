@@ -124,6 +124,7 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
   std::string silence;
   absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
     if (gathering.Look()) return true;
+    if (driver_->ended()) return false;  // Nothing comes any more.
     silence = core_->owner.WordsOfSilence(*objects[gathering.next()].entry());
     return !silence.empty();
   });
@@ -257,7 +258,7 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
     return !silence.empty();
   };
   const absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
-    return look() || (deadline == kForever && core_->owner.knows_silence() &&
+    return look() || (deadline == kForever && core_->owner.knows_silence() && !driver_->ended() &&
                       std::ranges::all_of(objects, is_silent));
   });
   if (status.ok() && ready.size() < num_returns) {

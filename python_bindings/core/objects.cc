@@ -296,12 +296,12 @@ PyObject* OnReady(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }
 
 PyObject* Cancel(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  Runtime* const runtime = RequireRuntime();
-  if (runtime == nullptr) return nullptr;
   if (count != 3 || !IsReference(args[0])) {
     PyErr_SetString(PyExc_TypeError, "cancel(reference, force, recursive)");
     return nullptr;
   }
+  Runtime* const runtime = RequireRuntimeOf(args[0]);
+  if (runtime == nullptr) return nullptr;
   if (!IsCurrent(args[0])) return nullptr;
   const absl::Status status = runtime->Cancel(HandleOf(args[0]), PyObject_IsTrue(args[1]) == 1,
                                               PyObject_IsTrue(args[2]) == 1);

@@ -88,6 +88,8 @@ Runtime* RequireRuntime() {
 }
 
 Runtime* RequireRuntimeOf(PyObject* reference) {
+  if (current == nullptr && PyList_Check(reference) != 0 && PyList_Size(reference) > 0)
+    reference = PyList_GetItem(reference, 0);
   if (current != nullptr || forked || !IsReference(reference)) return RequireRuntime();
   if (!RefusesToJoin()) IsCurrent(reference);
   return nullptr;

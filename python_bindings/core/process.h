@@ -24,8 +24,8 @@ inline constexpr Nanos kClusterTimeout = 30 * kSecond;  // For answers of the no
 Runtime* CurrentRuntime();
 // The same, after sheaf.init() where a driver has not called it. nullptr: an exception is set.
 Runtime* RequireRuntime();
-// The same for a call about `reference`, whatever that is: an ObjectRef of a session that has ended
-// starts no node.
+// The same for a call about `reference`, whatever that is: an ObjectRef of a session that has ended,
+// or a list that begins with one, starts no node.
 Runtime* RequireRuntimeOf(PyObject* reference);
 // The same for a call that runs user code, to pickle what it is given, before it uses the runtime:
 // that code, or another thread meanwhile, may have ended it.

@@ -102,7 +102,8 @@ PyType_Spec spec = {"sheaf.ObjectRef", sizeof(ReferenceObject), 0, Py_TPFLAGS_DE
 }  // namespace
 
 bool IsCurrent(PyObject* reference) {
-  if (IsOf(RuntimeGeneration(), reference)) [[likely]]
+  const uint64_t generation = RuntimeGeneration();  // 0: there is none, and none of its references.
+  if (generation != 0 && IsOf(generation, reference)) [[likely]]
     return true;
   PyErr_Format(PyExc_ValueError,
                "%R is of a session that has ended: sheaf.shutdown() was called since", reference);

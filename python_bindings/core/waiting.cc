@@ -164,7 +164,7 @@ class ReadyQueue {
 }  // namespace
 
 PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  Runtime* const runtime = RequireRuntime();
+  Runtime* const runtime = count == 4 ? RequireRuntimeOf(args[0]) : RequireRuntime();
   if (runtime == nullptr) return nullptr;
   Nanos deadline = kForever;
   if (count != 4 || !DeadlineFrom(args[2], &deadline)) return nullptr;

@@ -143,6 +143,10 @@ def future_of(ref: ObjectRef[Any]) -> concurrent.futures.Future[Any]:
             return
         try:
             value = _core.get(ref)
+        except SystemExit:  # The program ends: what reads the future in its callbacks does not.
+            from sheaf.exceptions import RaySystemError
+
+            future.set_exception(RaySystemError("this program is ending, and has left the cluster"))
         except BaseException as error:
             future.set_exception(error)
             if (

@@ -129,7 +129,10 @@ absl::btree_set<ProcessId> Contacts::OnProcessDied(
 }
 
 void Contacts::OnRemoteDeath(ProcessId process) {
-  for (auto& [local, remote] : contacts_) remote.erase(process);
+  // What it made for those who spoke with it may live on there until they end: a placement group.
+  for (auto& [local, remote] : contacts_) {
+    if (remote.erase(process) != 0) remote.insert(RayletOf(process.node));
+  }
   open_.clear();
 }
 

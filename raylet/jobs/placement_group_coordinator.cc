@@ -134,8 +134,8 @@ absl::Status PlacementGroupCoordinator::Create(ProcessId from, PlacementGroupId 
 ProcessId PlacementGroupCoordinator::CreatorOf(ProcessId maker) const {
   const JobNumber number = deps_.processes.at(maker).job;
   const NodeJob* job = deps_.jobs.Find(number);
-  if (job == nullptr || job->ended) return maker;
-  if (!deps_.jobs.OutlivesDriver(maker, number)) return job->driver;
+  if (job == nullptr) return maker;
+  if (!deps_.jobs.OutlivesDriver(maker, number)) return job->ended ? maker : job->driver;
   ProcessId creator = maker;
   for (auto process = deps_.processes.find(maker); process != deps_.processes.end();
        process = deps_.processes.find(creator)) {

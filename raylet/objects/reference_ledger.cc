@@ -126,36 +126,44 @@ void ReferenceLedger::Unhold(ProcessId raylet, ObjectId id) {
 }
 
 void ReferenceLedger::TellBeforeDeath(ProcessId process) {
-  for (auto report = reports_.lower_bound({process, 0});
-       report != reports_.end() && report->first.first == process; ++report) {
+  absl::btree_map<ProcessId, absl::btree_set<ObjectId>> begun;  // By owner.
+  const auto first = reports_.lower_bound({process, 0});
+  const auto last = reports_.upper_bound({process, UINT64_MAX});
+  for (auto report = first; report != last; ++report) {
     for (const auto& [maker, ids] : report->second.open) {
-      Owner& owner = owners_.at(maker);
+      const Owner& owner = owners_.at(maker);
       if (owner.dead || owner.message.empty()) continue;
-      proto::NodeRefs message;
-      message.ParseFromString(owner.message);
-      absl::btree_set<ObjectId> held;
+      absl::btree_set<ObjectId>& held = begun[maker];
       for (const ObjectId id : ids) {
         const auto change = owner.changes.find(id);
-        if (change != owner.changes.end() && change->second) held.insert(id);
+        const bool is_to_be_told = change != owner.changes.end() && change->second;
+        if (is_to_be_told && held.size() < kMaxIdsPerVersion) held.insert(id);
       }
-      if (held.empty()) continue;
-      // It takes the place of what is on its way and says that again, which changes nothing. Ids that
-      // were dropped there and are held now are held.
-      message.set_version(++owner.version);
-      const std::vector<ObjectId> dropped = ParseIds(message.dropped_ids()).value();
-      message.clear_dropped_ids();
-      for (const ObjectId id : dropped) {
-        if (!held.contains(id)) AppendId(message.mutable_dropped_ids(), id);
-      }
-      for (const ObjectId id : held) {
-        AppendId(message.mutable_held_ids(), id);
-        owner.references.at(id).told_version = owner.version;
-        owner.changes.erase(id);
-      }
-      owner.waiting.at(report->first) = owner.version;
-      Send(maker, owner, message);
     }
   }
+  for (const auto& [maker, held] : begun) {
+    if (!held.empty()) TellNow(maker, owners_.at(maker), held);
+  }
+}
+
+// What is on its way is said again, which changes nothing; ids that were dropped there and are held
+// now are held.
+void ReferenceLedger::TellNow(ProcessId process, Owner& owner,
+                              const absl::btree_set<ObjectId>& held) {
+  proto::NodeRefs message;
+  message.ParseFromString(owner.message);
+  message.set_version(++owner.version);
+  const std::vector<ObjectId> dropped = ParseIds(message.dropped_ids()).value();
+  message.clear_dropped_ids();
+  for (const ObjectId id : dropped) {
+    if (!held.contains(id)) AppendId(message.mutable_dropped_ids(), id);
+  }
+  for (const ObjectId id : held) {
+    AppendId(message.mutable_held_ids(), id);
+    owner.references.at(id).told_version = owner.version;
+    owner.changes.erase(id);
+  }
+  Send(process, owner, message);
 }
 
 void ReferenceLedger::OwnerDied(ProcessId process) {

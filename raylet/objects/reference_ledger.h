@@ -119,6 +119,7 @@ class ReferenceLedger {
   void Add(ProcessId holder, ObjectId id);
   void Remove(ProcessId holder, ObjectId id);
   void Flush(ProcessId process, Owner& owner);
+  void TellNow(ProcessId process, Owner& owner, const absl::btree_set<ObjectId>& held);
   void Send(ProcessId process, Owner& owner, const proto::NodeRefs& message);
   void SettleReports(ProcessId process, Owner& owner);
   void ReportSettled(ReportKey key, ProcessId owner, bool orphaned);

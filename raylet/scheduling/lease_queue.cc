@@ -135,7 +135,7 @@ Demand* LeaseQueue::EraseLease(LeaseNumber number) {
 
 void LeaseQueue::OnUnneeded(LeaseNumber number) {
   GrantedLease* lease = parts_->demands.FindLease(number);
-  if (lease == nullptr || lease->revoked || lease->demand.via == 0) return;
+  if (lease == nullptr || lease->revoked || lease->leaving || lease->demand.via == 0) return;
   Demand& demand = *lease->granted_to;
   if (demand.wanted < demand.useful()) return;
   const uint32_t stays = demand.useful() - 1 + demand.spillback;

@@ -214,6 +214,48 @@ def test_a_group_that_is_removed_at_once_leaves_nothing(cluster, given):
         time.sleep(0.05)
 
 
+LEAVES_AN_ACTOR = """
+import os, sys, sheaf
+from sheaf.util.placement_group import placement_group
+sheaf.init(address=sys.argv[1], namespace="groups", log_to_driver=False)
+
+@sheaf.remote(max_calls=1, num_cpus=0)
+def make():
+    group = placement_group([{"CPU": 0.5}])
+    assert group.wait(60)
+    return group, os.getpid()
+
+@sheaf.remote(num_cpus=0)
+class Maker:
+    def make(self, **where):
+        return sheaf.get(make.options(**where).remote())
+
+maker = Maker.options(name="maker", lifetime="detached").remote()
+sheaf.get(maker.make.remote())
+"""
+
+
+@pytest.mark.parametrize("place", [{}, {"resources": {"b": 1}}])
+def test_a_group_of_a_detached_actor_lives_as_long_as_it_though_its_driver_has_left(cluster, place):
+    made_by = [sys.executable, "-c", LEAVES_AN_ACTOR, cluster.address]
+    subprocess.run(made_by, check=True, timeout=2 * WAIT_S)
+    maker = sheaf.get_actor("maker", namespace="groups")
+    try:
+        group, pid = sheaf.get(maker.make.remote(**place), timeout=WAIT_S)
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the worker did not leave")
+        inside = sheaf.remote(num_cpus=0.5)(lambda: 7).options(
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group)
+        )
+        assert sheaf.get(inside.remote(), timeout=WAIT_S) == 7
+    finally:
+        sheaf.kill(maker)
+
+    def state():
+        return sheaf.util.placement_group_table(group).get("state")
+
+    wait_until(lambda: state() == "REMOVED", "the group is there still")
+
+
 STOPPED = """if True:
     import os, sys, time
     import sheaf

@@ -10,6 +10,7 @@ has changed. First a violation of each kind is planted, which must be found. Wit
 with 77. JOBS=N looks at N at a time.
 """
 
+import collections
 import concurrent.futures
 import hashlib
 import json
@@ -20,6 +21,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import rules
@@ -28,6 +30,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MUTEX = "base/mutex.h"
 COMPILERS = ("clang++-19", "clang++")
 SKIPPED = 77
+COMMON = (
+    "sheaf_precompiled_messages.dir/cmake_pch.hxx"  # What cmake/precompiled.cmake has parsed once.
+)
+WORTH_IT = 10  # Sources of the same flags, from which on clang parses that once, too.
 PLANTED = """
 #include "base/mutex.h"
 struct Account {
@@ -72,8 +78,19 @@ def commands(build: pathlib.Path) -> Iterator[tuple[pathlib.Path, dict[str, str]
             yield pathlib.Path(name), {**entry, "file": name}
 
 
+def dependencies(file: pathlib.Path) -> list[str]:
+    """What clang has written there (-MD): all that a source includes. The file goes."""
+    words = file.read_text().replace("\\\n", " ").split(":", 1)[1]
+    file.unlink()
+    return shlex.split(words)
+
+
 class Check:
-    def __init__(self, compiler: str, build: pathlib.Path):
+    def __init__(self, compiler: str, build: pathlib.Path, entries: list[dict[str, str]]):
+        self.common = next(build.rglob(COMMON), None)
+        self.count = collections.Counter(tuple(arguments(entry)) for entry in entries)
+        self.headers: dict[tuple[str, ...], tuple[pathlib.Path, list[str]] | None] = {}
+        self.lock = threading.Lock()
         self.command = [compiler, "-fsyntax-only", "-Wall", "-Wextra", "-Wthread-safety"]
         # Of libstdc++ itself: std::stable_sort uses what C++17 deprecates.
         self.command += ["-Wno-deprecated-declarations", "-Werror", "-ferror-limit=0"]
@@ -90,6 +107,29 @@ class Check:
             cwd=entry["directory"],
         ).stderr
 
+    def precompiled(self, given: tuple[str, ...]) -> tuple[pathlib.Path, list[str]] | None:
+        """The common headers as clang wants them for these flags, and all that they include. None:
+        few sources have them, or clang cannot."""
+        with self.lock:
+            if given not in self.headers:
+                self.headers[given] = self.precompile(given)
+            return self.headers[given]
+
+    def precompile(self, given: tuple[str, ...]) -> tuple[pathlib.Path, list[str]] | None:
+        if self.common is None or self.count[given] < WORTH_IT:
+            return None
+        key = hashlib.sha256("\0".join([*self.command, *given]).encode()).hexdigest()[:24]
+        made = self.stamps / f"{key}.pch"
+        source = self.stamps / f"{key}.hxx"
+        named = re.findall(r"^#include <[^>]+>", self.common.read_text(), flags=re.M)
+        if not source.exists() or source.read_text() != "\n".join(named):
+            source.write_text("\n".join(named))  # Its time counts.
+        compile_it = [word for word in self.command if word != "-fsyntax-only"]
+        compile_it += [*given, "-x", "c++-header", str(source), "-o", str(made)]
+        includes = made.with_suffix(".d")
+        done = subprocess.run([*compile_it, "-MD", "-MF", str(includes)], capture_output=True)
+        return (made, dependencies(includes)) if done.returncode == 0 else None
+
     def __call__(self, entry: dict[str, str]) -> str | None:
         """What clang says about one source: empty when nothing is wrong. None: nothing has changed
         since it was looked at."""
@@ -99,8 +139,10 @@ class Check:
         if self.is_fresh(stamp):
             return None
         includes = stamp.with_suffix(".d")
+        header, common = self.precompiled(tuple(arguments(entry))) or (None, [])
+        include_it = [] if header is None else ["-include-pch", str(header)]
         done = subprocess.run(
-            [*command, "-MD", "-MF", str(includes)],
+            [*command, *include_it, "-MD", "-MF", str(includes)],
             text=True,
             capture_output=True,
             cwd=entry["directory"],
@@ -108,9 +150,8 @@ class Check:
         if done.returncode != 0:
             stamp.unlink(missing_ok=True)
             return done.stderr or f"{entry['file']}: clang ended with {done.returncode}"
-        words = includes.read_text().replace("\\\n", " ").split(":", 1)[1]
-        includes.unlink()
-        stamp.write_text("\n".join(shlex.split(words)))
+        named = [name for name in dependencies(includes) if name != str(header)]
+        stamp.write_text("\n".join([*named, *common]))
         return ""
 
     @staticmethod
@@ -140,7 +181,7 @@ def main() -> int:
             and (everything or (not rules.is_test(file.relative_to(ROOT)) and has_mutex(file)))
         ):
             entries[entry["file"]] = entry
-    check = Check(compiler, build)
+    check = Check(compiler, build, list(entries.values()))
     said = check.planted(next(iter(entries.values())))
     for violation in FOUND:
         if violation not in said:

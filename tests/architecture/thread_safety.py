@@ -30,9 +30,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MUTEX = "base/mutex.h"
 COMPILERS = ("clang++-19", "clang++")
 SKIPPED = 77
-COMMON = (
-    "sheaf_precompiled_messages.dir/cmake_pch.hxx"  # What cmake/precompiled.cmake has parsed once.
-)
+# What cmake/precompiled.cmake has parsed once.
+COMMON = "sheaf_precompiled_messages.dir/cmake_pch.hxx"
 WORTH_IT = 10  # Sources of the same flags, from which on clang parses that once, too.
 PLANTED = """
 #include "base/mutex.h"

@@ -189,12 +189,10 @@ def test_a_placement_group_lives_on_when_the_worker_that_made_it_has_left(caller
         sheaf.util.remove_placement_group(group)
     else:  # It ends with the actor.
         sheaf.kill(maker)
-        wait_until(lambda: group.id.hex() not in running_groups(), "the group is there still")
-
-
-def running_groups():
-    table = sheaf.util.placement_group_table()
-    return [key for key, row in table.items() if row["state"] != "REMOVED"]
+        wait_until(
+            lambda: sheaf.util.placement_group_table(group)["state"] == "REMOVED",
+            "the group is there still",
+        )
 
 
 class AsyncCaller:
